@@ -2,8 +2,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <functional>
 #include <iostream>
-#include <string_view>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "app/backends.h"
 #include "app/engine_flags.h"
@@ -87,31 +90,44 @@ int devices_needed(EngineConfig config, const ServedModel& served, const Planned
   return 0;
 }
 
-// What a server reads of a GGUF file beside weights; a folder is planned from config.json alone.
-Result<void> check_text(const std::string& model) try {
-  if (gguf::is_gguf(model)) Tokenizer::load(model);
+// What keeps a server from starting with these files; none: nothing does.
+std::optional<Error> trouble(const std::function<void()>& read) try {
+  read();
   return {};
 } catch (const Failure& failure) {
   return failure.error();
 }
 
-// Empty: there is none, or it can be read.
-std::string objection_to_template(const std::string& model) try {
-  if (gguf::is_gguf(model)) ChatTemplate::load(model);
-  return {};
-} catch (const Failure& failure) {
-  if (failure.error().code == ErrorCode::not_found) return {};
-  return failure.error().detail + "; a server needs another one, --chat-template";
+// A folder is planned from config.json alone. What else there is and would be refused is told.
+void note_other_files(const EngineConfig& config, std::vector<std::string>& notes) {
+  const std::string& model = config.model.path;
+  const auto look = [&](const std::function<void()>& read) {
+    const auto error = trouble(read);
+    if (error && error->code != ErrorCode::not_found)
+      notes.push_back("a server would refuse this: " + error->detail);
+    return error;
+  };
+  if (config.model.load_format != LoadFormat::dummy) look([&] { Checkpoint{model}; });
+  const auto words = look([&] { Tokenizer::load(model); });
+  if (words && words->code == ErrorCode::not_found)
+    notes.push_back("a server needs more files: " + words->detail);
+  look([&] { ChatTemplate::load(model); });
+  look([&] { read_generation_config(model); });
 }
 
 int run(const PlanFlags& flags) {
   PlanReport report = make_plan_report(flags.engine, flags.total_bytes);
   if (report.plan.model.has_value()) {
     const std::string& model = flags.engine.model.path;
-    if (auto why = objection_to_template(model); !why.empty())
-      report.plan.model->notes.push_back(std::move(why));
-    if (const auto text = check_text(model); text.has_error())
-      report = refusal(flags.engine, text.error());
+    std::vector<std::string>& notes = report.plan.model->notes;
+    if (!gguf::is_gguf(model)) {
+      note_other_files(report.config, notes);
+    } else if (const auto words = trouble([&] { Tokenizer::load(model); })) {
+      report = refusal(flags.engine, *words);
+    } else if (const auto error = trouble([&] { ChatTemplate::load(model); });
+               error && error->code != ErrorCode::not_found) {
+      notes.push_back(error->detail + "; a server needs another one, --chat-template");
+    }
   }
   std::cout << (flags.json ? plan_json(report) : plan_text(report));
   return report.plan.model.has_value() ? 0 : 1;

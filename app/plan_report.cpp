@@ -268,7 +268,7 @@ std::string plan_text(const PlanReport& report) {
       line("model", fmt::format("{} ({}, {}{}{})", report.model, report.architecture, report.dtype,
                                 report.quantization.empty() ? "" : ", ", report.quantization));
   if (report.from_config_alone)
-    text += line("weights", "none there: their sizes are worked out from config.json alone");
+    text += line("weights", "none that are read: sizes are worked out from config.json alone");
   const std::string why =
       report.why_not_cuda.empty() ? "" : fmt::format(" ({})", report.why_not_cuda);
   const int engines = report.config.parallel.data_parallel_size;

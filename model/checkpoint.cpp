@@ -1,5 +1,8 @@
 #include "model/checkpoint.h"
 
+#include <optional>
+#include <regex>
+
 #include "base/json.h"
 #include "gguf/archive.h"
 #include "model/gguf/tensors.h"
@@ -49,13 +52,41 @@ void refuse_other_forms(const std::filesystem::path& directory) {
   }
 }
 
+// "model-00002-of-00003.safetensors" by its parts.
+struct ShardName {
+  std::string set;  // "model-*-of-00003.safetensors"
+  int number = 0, total = 0;
+};
+
+std::optional<ShardName> parse_shard_name(const std::string& file) {
+  static const std::regex kForm("(.*)-([0-9]{1,6})-of-([0-9]{1,6})\\.safetensors");
+  std::smatch parts;
+  if (file.starts_with("consolidated") || !std::regex_match(file, parts, kForm)) return {};
+  return ShardName{.set = parts[1].str() + "-*-of-" + parts[3].str() + ".safetensors",
+                   .number = std::stoi(parts[2]),
+                   .total = std::stoi(parts[3])};
+}
+
+// Shards by the numbers in their names, for a folder without an index.
+std::map<std::string, std::map<int, std::filesystem::path>> numbered_shards(
+    const std::filesystem::path& directory) {
+  std::map<std::string, std::map<int, std::filesystem::path>> sets;
+  if (!std::filesystem::is_directory(directory)) return sets;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) {
+    if (const auto name = parse_shard_name(entry.path().filename().string()))
+      sets[name->set].emplace(name->number, entry.path());
+  }
+  return sets;
+}
+
 std::string named(std::string_view name) { return "tensor \"" + std::string(name) + "\""; }
 
 }  // namespace
 
 bool Checkpoint::is_in(const std::filesystem::path& model) {
   if (gguf::is_gguf(model)) return std::filesystem::exists(model);
-  return std::filesystem::exists(model / kSingle) || std::filesystem::exists(model / kIndex);
+  return std::filesystem::exists(model / kSingle) || std::filesystem::exists(model / kIndex) ||
+         !numbered_shards(model).empty();
 }
 
 Checkpoint::Checkpoint(const std::filesystem::path& model) : directory_(model) {
@@ -63,18 +94,37 @@ Checkpoint::Checkpoint(const std::filesystem::path& model) : directory_(model) {
     for (auto& file : open_gguf(model)) add(std::move(file));
   } else if (std::filesystem::exists(model / kSingle)) {
     add(std::make_unique<SafetensorsFile>(model / kSingle));
-  } else {
+    if (std::filesystem::exists(model / kIndex))
+      note_ = std::string(kSingle) + " is read, and not the shards of " + kIndex + " beside it";
+  } else if (std::filesystem::exists(model / kIndex)) {
     open_shards();
+  } else {
+    open_numbered_shards();
   }
 }
 
-void Checkpoint::open_shards() {
-  const auto index = directory_ / kIndex;
-  if (!std::filesystem::exists(index)) {
+void Checkpoint::open_numbered_shards() {
+  const auto sets = numbered_shards(directory_);
+  if (sets.empty()) {
     refuse_other_forms(directory_);
     fail(directory_, "has neither model.safetensors nor model.safetensors.index.json",
          ErrorCode::not_found);
   }
+  for (const auto& [set, shards] : sets) {
+    const int total = parse_shard_name(shards.begin()->second.filename().string())->total;
+    for (int i = 1; i <= total; ++i) {
+      if (shards.contains(i)) continue;
+      fail(directory_, "shard " + std::to_string(i) + " of " + set + " is missing",
+           ErrorCode::not_found);
+    }
+    for (const auto& [number, path] : shards) add(std::make_unique<SafetensorsFile>(path));
+  }
+  if (doubts_.empty()) return;
+  fail(directory_, doubts_.begin()->second);  // with no index to say which one counts
+}
+
+void Checkpoint::open_shards() {
+  const auto index = directory_ / kIndex;
   const JsonDocument document = JsonDocument::read(index, kMaxIndexBytes);
   const auto names = document.object().at("weight_map").members();
   if (names.empty()) fail(index, "names no weights");

@@ -32,17 +32,21 @@ class Checkpoint {
   std::vector<std::string_view> unasked() const;
   // Of the index, by tensor; harmless where nobody needs the tensor.
   const std::map<std::string, std::string, std::less<>>& doubts() const { return doubts_; }
+  // For whoever runs this; empty: nothing.
+  const std::string& note() const { return note_; }
   const std::filesystem::path& directory() const { return directory_; }  // or the GGUF file
   const std::map<std::string_view, Entry, std::less<>>& tensors() const { return tensors_; }
 
  private:
   void open_shards();
+  void open_numbered_shards();  // without an index
   void add(std::unique_ptr<TensorFile> file);
 
   std::filesystem::path directory_;
   std::vector<std::unique_ptr<TensorFile>> files_;
   std::map<std::string_view, Entry, std::less<>> tensors_;
   std::map<std::string, std::string, std::less<>> doubts_;  // why
+  std::string note_;
   mutable std::mutex asked_mutex_;
   mutable std::set<std::string_view> asked_;
 };

@@ -93,6 +93,18 @@ void parse_common(ModelConfig& config, const Json& text) {
   }
 }
 
+// Embedding models whose tokens all see each other, in the class of one that generates. A text part
+// says it itself, or what it stands in does.
+void refuse_bidirectional(const ModelConfig& config, const Json& text, const Json& root) {
+  if (is_encoder(config)) return;
+  for (const Json* fields : {&text, &root}) {
+    if (fields->boolean({"is_causal"}).value_or(true)) continue;
+    fields->fail_at("is_causal", "false is not supported for " + config.architecture +
+                                     ", whose tokens see those before them alone",
+                    ErrorCode::unsupported);
+  }
+}
+
 // Where vLLM looks: the last is how compressed-tensors once called it.
 std::optional<Json> published_quantization(const Json& root, const Json& text) {
   if (const auto quant = root.object({"quantization_config"})) return quant;
@@ -128,6 +140,7 @@ ModelConfig parse_config_as(const Architecture& architecture, const Json& root,
   ModelConfig config;
   config.file = file;
   config.architecture = architecture.name;
+  refuse_bidirectional(config, text, root);
   config.dtype = parse_dtype(text, root);
   parse_common(config, text);
   // The class that is published decides; a text part inside it has its own idea.

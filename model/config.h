@@ -147,7 +147,7 @@ struct ModelConfig {
   std::vector<std::int32_t> eos_token_ids;  // of config.json
 };
 
-// What generation_config.json suggests where a request says nothing.
+// What generation_config.json suggests where a request says nothing, the number of tokens included.
 struct GenerationConfig {
   std::optional<std::int32_t> bos_token_id;
   std::vector<std::int32_t> eos_token_ids;
@@ -157,7 +157,7 @@ struct GenerationConfig {
   std::optional<double> min_p;
   std::optional<double> repetition_penalty;
   std::optional<bool> do_sample;
-  std::optional<std::int32_t> max_new_tokens;  // at most, whatever a request asks for
+  std::optional<std::int32_t> max_new_tokens;
 };
 
 // Both of model_dir/config.json, or of a GGUF file's metadata; `parse` also serves tests and

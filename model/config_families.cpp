@@ -36,7 +36,6 @@ void parse_gemma(ModelConfig& config, const Json& text, int period) {
   const double scalar = text.number({"query_pre_attn_scalar"}).value_or(config.head_dim);
   if (!(scalar > 0)) text.fail_at("query_pre_attn_scalar", "must be above 0");
   config.attention_scale = 1.0 / std::sqrt(scalar);
-  config.attention_soft_cap = text.number({"attn_logit_softcapping"}).value_or(0.0);
   config.logits_soft_cap = text.number({"final_logit_softcapping"}).value_or(0.0);
   config.embedding_multiplier = std::sqrt(double(config.hidden_size));
   if (text.boolean({"use_bidirectional_attention"}).value_or(false)) {
@@ -46,7 +45,11 @@ void parse_gemma(ModelConfig& config, const Json& text, int period) {
 
 }  // namespace
 
-void parse_gemma2(ModelConfig& config, const Json& text) { parse_gemma(config, text, 2); }
+void parse_gemma2(ModelConfig& config, const Json& text) {
+  parse_gemma(config, text, 2);
+  // Gemma 3 has no such caps, whatever its file says.
+  config.attention_soft_cap = text.number({"attn_logit_softcapping"}).value_or(0.0);
+}
 
 void parse_gemma3(ModelConfig& config, const Json& text) {
   parse_gemma(config, text,

@@ -138,6 +138,13 @@ void parse_nemotron(ModelConfig& config, const Json& text) {
     config.moe.layers[i] = types[i] == LayerType::moe;
   }
   config.rope.kind = RopeKind::none;
+  // Other fields of that kind are not the class's.
+  config.rms_norm_eps = text.number({"layer_norm_epsilon"}).value_or(config.rms_norm_eps);
+  if (!(config.rms_norm_eps >= 0)) text.fail_at("layer_norm_epsilon", "must not be negative");
+  const std::string act = text.text({"mamba_hidden_act"}).value_or("silu");
+  if (act != "silu" && act != "swish")
+    text.fail_at("mamba_hidden_act", "\"" + act + "\" is not supported (silu)",
+                 ErrorCode::unsupported);
   Mamba2Config& mamba = config.mamba2;
   mamba.num_heads = text.need_integer({"mamba_num_heads"}, kHeads);
   mamba.head_dim = text.need_integer({"mamba_head_dim"}, kWidth);

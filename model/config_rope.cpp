@@ -53,6 +53,9 @@ void need_members(RopeKind kind, const std::string& type, const Json& fields) {
   if (kind == RopeKind::linear || kind == RopeKind::dynamic || kind == RopeKind::llama3) {
     need("factor");
   }
+  if (kind == RopeKind::dynamic && fields.has({"alpha"}))
+    fields.fail_at("alpha", "is not supported (HunYuan's); dynamic ropes have a factor here",
+                   ErrorCode::unsupported);
   if (kind == RopeKind::yarn && !names(fields, "factor")) need("factor");
   if (kind == RopeKind::llama3) {
     need("low_freq_factor");
@@ -80,8 +83,20 @@ void check(const RopeConfig& rope, const Json& fields) {
   }
 }
 
-// `scaling` is rope_parameters or rope_scaling; `top` has what the older form keeps beside it.
-RopeConfig parse_one(const ModelConfig& config, const Json& top, const Json* scaling) {
+// The length that a rope was trained for. As in transformers the one beside the ropes counts first
+// for the kinds that Phi-3's way was made for, where one rope is for all layers.
+std::optional<int> original_length(RopeKind kind, const Json& top, const Json& in, bool for_all) {
+  const bool is_outer_first = for_all && (kind == RopeKind::llama3 || kind == RopeKind::yarn ||
+                                          kind == RopeKind::longrope);
+  const Json::Names name = {"original_max_position_embeddings"};
+  const auto first = (is_outer_first ? top : in).integer(name, kTokens);
+  return first ? first : (is_outer_first ? in : top).integer(name, kTokens);
+}
+
+// `scaling` is rope_parameters or rope_scaling, or that of some layers; `top` has what the older
+// form keeps beside it.
+RopeConfig parse_one(const ModelConfig& config, const Json& top, const Json* scaling,
+                     bool for_all) {
   const Json& in = scaling != nullptr ? *scaling : top;
   const auto number = [&](Json::Names names) {
     const auto inner = in.number(names);
@@ -90,15 +105,12 @@ RopeConfig parse_one(const ModelConfig& config, const Json& top, const Json* sca
   RopeConfig rope;
   rope.theta = number({"rope_theta"}).value_or(rope.theta);
   rope.partial_rotary_factor = number({"partial_rotary_factor"}).value_or(1.0);
-  const auto original = [&] {
-    const auto inner = in.integer({"original_max_position_embeddings"}, kTokens);
-    return inner ? inner : top.integer({"original_max_position_embeddings"}, kTokens);
-  }();
+  const std::string type = scaling == nullptr ? "default" : type_of(in);
+  rope.kind = kind_of(in, type);
+  const auto original = original_length(rope.kind, top, in, for_all);
   rope.original_max_position_embeddings = original.value_or(config.max_position_embeddings);
   if (scaling == nullptr) return rope;
 
-  const std::string type = type_of(in);
-  rope.kind = kind_of(in, type);
   need_members(rope.kind, type, in);
   const double stretch = original ? double(config.max_position_embeddings) / *original : 1.0;
   rope.factor = in.number({"factor"}).value_or(stretch);  // Phi-3 publishes none
@@ -139,9 +151,9 @@ void parse_rope(ModelConfig& config, const Json& text) {
   const auto full = scaling ? scaling->object({"full_attention"}) : std::nullopt;
   const auto sliding = scaling ? scaling->object({"sliding_attention"}) : std::nullopt;
   const Json* global = full ? &*full : scaling && !sliding ? &*scaling : nullptr;
-  config.rope = parse_one(config, text, global);
+  config.rope = parse_one(config, text, global, !full && !sliding);
   if (sliding) {
-    config.rope_local = parse_one(config, text, &*sliding);
+    config.rope_local = parse_one(config, text, &*sliding, false);
   } else if (const auto theta = text.number({"rope_local_base_freq"})) {
     config.rope_local.emplace().theta = *theta;
     check(*config.rope_local, text);

@@ -9,8 +9,8 @@
 namespace quire {
 
 // Once the model is made of the checkpoint. Throws Failure for adapters' matrices, for layers that
-// config.json does not have, and for weights of its layers that nothing reads. Else what else is
-// left over, for whoever runs this; empty: nothing that matters.
+// config.json, or a GGUF file's metadata, does not have, and for weights of its layers that nothing
+// reads. Else what else is left over, for whoever runs this; empty: nothing that matters.
 std::string check_unused(const Checkpoint& checkpoint, const ModelConfig& config);
 
 }  // namespace quire

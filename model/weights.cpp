@@ -54,6 +54,7 @@ Weights::Weights(const std::filesystem::path& model_dir, LoadFormat format, std:
       device_(device),
       fp8_(checkpoint_.get(), std::move(fp8)),
       packed_(checkpoint_.get(), std::move(packed)) {
+  if (checkpoint_ != nullptr && !checkpoint_->note().empty()) note(checkpoint_->note());
   if (checkpoint_ == nullptr || checkpoint_->doubts().empty()) return;
   const auto& doubts = checkpoint_->doubts();
   note("the checkpoint's index is wrong about " + std::to_string(doubts.size()) +

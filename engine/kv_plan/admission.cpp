@@ -26,7 +26,8 @@ std::string more_memory(const Planning& planning, std::int64_t max_model_len) {
     most = std::max(most, bytes);
   }
   return override ? fmt::format("CacheConfig::num_gpu_blocks_override {}", blocks)
-                  : fmt::format("CacheConfig::kv_cache_memory_bytes {}", most);
+                  : fmt::format("CacheConfig::kv_cache_memory_bytes {}",
+                                most * planning.input.sharers);
 }
 
 // Empty where nothing would help.

@@ -29,6 +29,7 @@ struct KvPlanInput {
   bool auto_fit = false;
   std::optional<std::int64_t> num_gpu_blocks_override;
   std::int64_t max_num_batched_tokens = 0;
+  int sharers = 1;  // of what CacheConfig::kv_cache_memory_bytes says: each has as much of it
   bool enable_prefix_caching = true;
   bool hybrid_manager = true;
   StateCacheMode state_cache_mode = StateCacheMode::none;

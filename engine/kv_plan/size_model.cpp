@@ -224,6 +224,7 @@ Result<SizedModel> size_model(const EngineConfig& config, const ModelMemory& mod
     if (auto checked = phase(sizing); checked.has_error()) return checked.error();
   if (auto chosen = choose_block_sizes(sizing); chosen.has_error()) return chosen.error();
   KvPlanInput input = plan_input(sizing);
+  if (device == DeviceKind::cpu) input.sharers = num_sharers(config.parallel);
   auto groups = make_kv_groups(input);
   if (groups.has_error()) return to_error(groups.error());
   return SizedModel{.input = std::move(input),

@@ -68,6 +68,8 @@ class ConfigWriter {
     out_.text("model_type", "gguf");
     out_.raw("architectures", "[\"" + std::string(published()) + "\"]");
     out_.text("torch_dtype", dtype());
+    if (metadata_.boolean(key("attention.causal")) == false)
+      metadata_.fail(key("attention.causal"), "false is not supported", ErrorCode::unsupported);
     write_sizes();
     write_tokens();
     write_rope();
@@ -228,7 +230,7 @@ class ConfigWriter {
     }
     if (archive_.find("rope_factors_long.weight") != nullptr) {
       write_factors(rope, "rope_factors_short.weight", "rope_factors_long.weight");
-      if (trained) rope.number("original_max_position_embeddings", static_cast<double>(*trained));
+      if (trained) out_.number("original_max_position_embeddings", static_cast<double>(*trained));
       if (attention) rope.number("attention_factor", *attention);
       return true;
     }
@@ -245,7 +247,7 @@ class ConfigWriter {
     if (!factor || *factor == 0) return false;  // llama.cpp's sign for none
     rope.text("rope_type", type);
     rope.number("factor", *factor);
-    if (trained) rope.number("original_max_position_embeddings", static_cast<double>(*trained));
+    if (trained) out_.number("original_max_position_embeddings", static_cast<double>(*trained));
     if (attention && *attention != 1) rope.number("attention_factor", *attention);
     for (const auto& [stored, published] :
          {std::pair{"rope.scaling.yarn_beta_fast", "beta_fast"},

@@ -99,6 +99,7 @@ TensorTable published_table(const gguf::Header& header, const GgufFamily& family
 
 std::string stored_name(const std::filesystem::path& path, const std::string& published) {
   constexpr std::string_view kLayers = "model.layers.", kExperts = "experts.";
+  if (published.find('.') == published.npos) return published;
   const gguf::Archive archive(path);
   std::string block, module = published.substr(0, published.rfind('.'));
   if (module.starts_with(kLayers)) {

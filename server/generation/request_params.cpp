@@ -48,9 +48,9 @@ Result<int> max_tokens(const openapi::GenerationRequest& request, const TextDefa
   if (room < 1 || (request.max_tokens && *request.max_tokens > room)) {
     return too_long(limits, asked.value_or(1));
   }
-  std::int64_t allowed = std::min(asked.value_or(room), room);
-  if (defaults.max_new_tokens) allowed = std::min<std::int64_t>(allowed, *defaults.max_new_tokens);
-  return static_cast<int>(allowed);
+  // As in vLLM with --generation-config auto, the file's number is no limit but what is not said.
+  const std::int64_t otherwise = defaults.max_new_tokens ? *defaults.max_new_tokens : room;
+  return static_cast<int>(std::min(asked.value_or(otherwise), room));
 }
 
 // What generation_config.json and the flags say.

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include "app/backends.h"
 #include "app/plan_main.h"
@@ -12,6 +13,8 @@
 #include "cpu/cpu_backend.h"
 #include "cuda/cuda_backend.h"
 #include "engine/core/engine_core.h"
+#include "tests/support/run_main.h"
+#include "tests/support/temp_path.h"
 
 namespace quire {
 namespace {
@@ -365,6 +368,51 @@ TEST_CASE("A draft's own number of tokens is taken where none is given") {
   const std::string drafts =
       R"(--speculative-config={"method": "eagle3", "model": ")" + pair + R"(draft"})";
   CHECK(plan({config.model.path.c_str(), drafts.c_str()}) == 0);
+}
+
+TEST_CASE("A plan says what a server would refuse of the files beside config.json") {
+  const fs::path model = temp_path("quire_plan_test_files");
+  const auto planned = [&] {
+    const auto run =
+        test::run_main(plan_main, {model.c_str(), "--kv-cache-memory-bytes=64MiB"}, "");
+    CHECK(run.exit_code == 0);
+    return run.out;
+  };
+  const auto notes = [&](const char* file, const char* content) {
+    fs::remove_all(model);
+    fs::copy("models/quire-tiny", model, fs::copy_options::recursive);
+    fs::remove(model / file);
+    if (content != nullptr) std::ofstream(model / file) << content;
+    INFO(file);
+    return planned();
+  };
+  CHECK(notes("README.md", nullptr).find("a server ") == std::string::npos);
+  CHECK_THAT(notes("tokenizer.json", "{\"version\": \"1"),
+             Catch::Contains("a server would refuse this: ") && Catch::Contains("tokenizer.json"));
+  CHECK_THAT(notes("generation_config.json", "{\"temperature\": -5}"),
+             Catch::Contains("a server would refuse this: ") && Catch::Contains("temperature"));
+  CHECK_THAT(notes("chat_template.jinja", "{{ foo("),
+             Catch::Contains("a server would refuse this: ") && Catch::Contains("chat_template"));
+  CHECK_THAT(notes("tokenizer.json", nullptr),
+             Catch::Contains("a server needs more files: ") && Catch::Contains("tokenizer.json"));
+  CHECK(notes("model.safetensors", nullptr).find("a server ") == std::string::npos);
+  fs::rename(model / "tokenizer.json", model / "pytorch_model.bin");
+  CHECK_THAT(planned(),
+             Catch::Contains("none that are read") && Catch::Contains("pickles are not read"));
+  fs::remove_all(model);
+}
+
+TEST_CASE("Advice to who shares a CPU works in a plan of it") {
+  EngineConfig config = config_for("models/quire-tiny");
+  config.device = DeviceKind::cpu;
+  config.cache.kv_cache_memory_bytes = 1 << 20;
+  config.parallel.data_parallel_size = 2;
+  const auto plan_with = [&] { return make_plan_report(config, std::int64_t{8} << 30).plan.model; };
+  const std::string detail = plan_with().error().detail, flag = "kv_cache_memory_bytes ";
+  INFO(detail);
+  REQUIRE(detail.find(flag) != detail.npos);
+  config.cache.kv_cache_memory_bytes = std::stoll(detail.substr(detail.find(flag) + flag.size()));
+  CHECK(plan_with().has_value());
 }
 
 TEST_CASE("The exit code is for CI") {

@@ -266,6 +266,41 @@ TEST_CASE("a value that no field needs may be anything", "[model][config]") {
   CHECK(g.top_k == 50);
 }
 
+TEST_CASE("a model whose tokens all see each other is refused unless it is an encoder",
+          "[model][config]") {
+  for (const char* architecture :
+       {"LlamaForCausalLM", "Qwen2Model", "Qwen3ForCausalLM", "Gemma3ForCausalLM"}) {
+    INFO(architecture);
+    const std::string heads = R"("num_key_value_heads":4,)";
+    CHECK_THROWS_WITH(parse(llama(heads + R"("is_causal":false)", architecture)),
+                      Catch::Contains("is_causal: false is not supported"));
+    CHECK(parse(llama(heads + R"("is_causal":true)", architecture)).num_layers == 2);
+  }
+  CHECK_THROWS_WITH(
+      parse(R"({"architectures":["Gemma3ForConditionalGeneration"],"is_causal":false,)"
+            R"("text_config":{}})"),
+      Catch::Contains("is_causal"));
+  CHECK(parse(llama(R"("is_causal":false)", "BertModel")).num_layers == 2);
+}
+
+TEST_CASE("Gemma 3 has no cap on attention, whatever its file says", "[model][config]") {
+  const std::string cap = R"("attn_logit_softcapping":30,"num_key_value_heads":4)";
+  CHECK(parse(llama(cap, "Gemma2ForCausalLM")).attention_soft_cap == 30);
+  CHECK(parse(llama(cap, "Gemma3ForCausalLM")).attention_soft_cap == 0);
+}
+
+TEST_CASE("Nemotron-H's own fields count, and what it does not compute is refused",
+          "[model][config]") {
+  const auto nemotron = [](const std::string& more) {
+    return parse(llama(R"("num_key_value_heads":4,"hybrid_override_pattern":"M*",)" + more,
+                       "NemotronHForCausalLM"));
+  };
+  CHECK(nemotron(R"("layer_norm_epsilon":1e-3,"rms_norm_eps":1e-6)").rms_norm_eps == 1e-3);
+  CHECK(nemotron(R"("rms_norm_eps":1e-6)").rms_norm_eps == 1e-5);  // the class's default
+  CHECK_THROWS_WITH(nemotron(R"("mamba_hidden_act":"gelu")"),
+                    Catch::Contains("mamba_hidden_act: \"gelu\" is not supported (silu)"));
+}
+
 TEST_CASE("bad fields are refused by name", "[model][config]") {
   struct Case {
     std::string json;

@@ -26,7 +26,7 @@ TEST_CASE("generation_config.json suggests sampling", "[model][config]") {
                     Catch::Contains("g.json: top_p: must be a number"));
 }
 
-TEST_CASE("generation_config.json limits answers", "[model][config]") {
+TEST_CASE("generation_config.json says how long answers are", "[model][config]") {
   const auto limit = [](const char* json) {
     return parse_generation_config(json, "generation_config.json").max_new_tokens;
   };

@@ -9,6 +9,8 @@
 #include <fstream>
 #include <iterator>
 #include <random>
+#include <string>
+#include <vector>
 
 #include "app/golden.h"
 #include "backend/measuring_device.h"
@@ -42,6 +44,7 @@ TEST_CASE("models read from GGUF answer as their checkpoints do", "[model][golde
     const auto ops = make_cpu_ops({.threads = 2});
     const auto model =
         load_model(config, file, *device, ops->traits(), {.dtype = DType::f32});
+    CHECK(model->notes().empty());
     DirectRunner runner(*model, *device, *ops, {});
     for (const GoldenCase& c : golden.cases) {
       const int request = runner.add_request(static_cast<int>(c.prompt.size()));
@@ -104,6 +107,56 @@ TEST_CASE("metadata become a configuration; what is missing or odd is refused by
   refused(bare, "qwen3.embedding_length\": is missing");
   refused(tiny_llama().text("llama.rope.scaling.type", "spiral"), "\"spiral\" is not supported");
   refused(tiny_llama().i32s("llama.attention.head_count_kv", {2, 1}), "differs between layers");
+  refused(tiny_llama().flag("llama.attention.causal", false), "attention.causal");
+}
+
+// What is said of tensors of a whole model of one layer, with `more` of one row.
+std::vector<std::string> notes_of(const Folder& folder, const std::vector<std::string>& more,
+                                  bool is_measured = true) {
+  GgufBytes file = tiny_llama();
+  std::uint64_t at = 160;  // behind the embedding
+  const auto add = [&](const std::string& name, const std::vector<std::uint64_t>& extents) {
+    file.tensor(name, extents, 0, at);
+    at += extents[0] * (extents.size() > 1 ? extents[1] : 1) * sizeof(float);
+  };
+  for (const char* name : {"output_norm", "blk.0.attn_norm", "blk.0.ffn_norm"})
+    add(name + std::string(".weight"), {32});
+  for (const char* name : {"attn_q", "attn_k", "attn_v", "attn_output"})
+    add("blk.0." + std::string(name) + ".weight", {32, 32});
+  for (const char* name : {"ffn_gate", "ffn_up"})
+    add("blk.0." + std::string(name) + ".weight", {32, 64});
+  add("blk.0.ffn_down.weight", {64, 32});
+  for (const std::string& name : more) add(name, {name == "rope_freqs.weight" ? 8u : 32u});
+  const fs::path path = folder.write(file, at);
+  const auto ops = make_cpu_ops({.threads = 1});
+  MeasuringDevice nowhere(true);
+  const auto device = make_cpu_device();
+  auto notes = load_model(read_model_config(path), path, is_measured ? nowhere : *device,
+                          ops->traits(), {.measure = is_measured})
+                   ->notes();
+  std::erase_if(notes, [](const auto& note) { return note.find("does not read") == note.npos; });
+  return notes;
+}
+
+TEST_CASE("tensors of a file that the model does not read are found", "[model][gguf]") {
+  const Folder folder;
+  for (const bool is_measured : {true, false}) {
+    CHECK(notes_of(folder, {}, is_measured).empty());
+    CHECK(notes_of(folder, {"rope_freqs.weight"}, is_measured).empty());
+    const auto left = notes_of(folder, {"foo.weight", "blk.0.attn_output.bias"}, is_measured);
+    REQUIRE(left.size() == 1);
+    CHECK(left.front() == "the checkpoint has 2 tensors that the model does not read: foo.weight, "
+                          "blk.0.attn_output.bias");
+    CHECK_THROWS_WITH(notes_of(folder, {"blk.1.attn_q.weight"}, is_measured),
+                      Catch::Contains("tensor \"blk.1.attn_q.weight\" is of layer 1, and "
+                                      "block_count of ") &&
+                          Catch::Contains("m.gguf is 1"));
+    CHECK_THROWS_WITH(notes_of(folder, {"blk.9.foo.bias"}, is_measured),
+                      Catch::Contains("is of layer 9"));
+    CHECK_THROWS_WITH(notes_of(folder, {"blk.0.attn_sinks.weight"}, is_measured),
+                      Catch::Contains("is a weight that layers of LlamaForCausalLM as the file's "
+                                      "metadata describe them do not have"));
+  }
 }
 
 TEST_CASE("a tensor that a file lacks is called by the file's name for it", "[model][gguf]") {

@@ -37,6 +37,26 @@ TEST_CASE("a scaled rope is refused without what its kind needs, as transformers
             .kind == RopeKind::llama3);
 }
 
+TEST_CASE("HunYuan's dynamic rope is refused by its own number", "[model][config]") {
+  CHECK_THROWS_WITH(
+      parse(llama(R"("rope_scaling":{"type":"dynamic","alpha":1000.0,"factor":1.0})")),
+      Catch::Contains("rope_scaling.alpha: is not supported"));
+}
+
+TEST_CASE("the trained length beside a rope counts before the one in it", "[model][config]") {
+  const auto original = [](const std::string& type, const std::string& beside = "") {
+    return parse(llama(R"("max_position_embeddings":16384,)" + beside +
+                       R"("rope_scaling":{"type":")" + type + R"(","factor":4,"short_factor":[1],"long_factor":[1],)"
+                              R"("original_max_position_embeddings":2048})"))
+        .rope.original_max_position_embeddings;
+  };
+  const std::string beside = R"("original_max_position_embeddings":4096,)";
+  CHECK(original("longrope") == 2048);
+  CHECK(original("longrope", beside) == 4096);
+  CHECK(original("yarn", beside) == 4096);
+  CHECK(original("linear", beside) == 2048);
+}
+
 TEST_CASE("two spellings of a rope's type must not contradict each other", "[model][config]") {
   const auto kind = [](const std::string& types) {
     return parse(llama(R"("rope_scaling":{"factor":2,"short_factor":[1],"long_factor":[1],)" +

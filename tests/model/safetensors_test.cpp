@@ -150,6 +150,34 @@ TEST_CASE("a checkpoint is one file or the shards of an index", "[model][safeten
   CHECK(checkpoint.find("three") == nullptr);
 }
 
+TEST_CASE("shards without an index are those whose names are numbered", "[model][safetensors]") {
+  const Folder folder("quire_numbered_test");
+  folder.write("model-00002-of-00002.safetensors", kTwo);
+  CHECK(Checkpoint::is_in(folder.path));
+  CHECK_THROWS_WITH(Checkpoint(folder.path),
+                    Catch::Contains("shard 1 of model-*-of-00002.safetensors is missing"));
+  folder.write("model-00001-of-00002.safetensors", kOne);
+  folder.write("golden.safetensors", kOne);  // of another purpose
+  const Checkpoint both(folder.path);
+  CHECK(both.find("one")->file->path().filename() == "model-00001-of-00002.safetensors");
+  CHECK(both.find("two") != nullptr);
+  CHECK(both.doubts().empty());
+  CHECK(both.note().empty());
+  folder.write("model-00002-of-00002.safetensors", kOne);
+  CHECK_THROWS_WITH(Checkpoint(folder.path), Catch::Contains("\"one\" is in"));
+}
+
+TEST_CASE("one file beside an index is read, and told so", "[model][safetensors]") {
+  const Folder folder("quire_both_forms_test");
+  folder.write("a.safetensors", kTwo);
+  folder.write("model.safetensors", kOne);
+  folder.write("model.safetensors.index.json", R"({"weight_map":{"two":"a.safetensors"}})");
+  const Checkpoint checkpoint(folder.path);
+  CHECK(checkpoint.find("one") != nullptr);
+  CHECK(checkpoint.find("two") == nullptr);
+  CHECK(checkpoint.note().starts_with("model.safetensors is read, and not the shards of"));
+}
+
 TEST_CASE("an index that does not fit its shards is refused", "[model][safetensors]") {
   struct Case {
     const char* index;

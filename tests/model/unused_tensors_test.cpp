@@ -67,6 +67,15 @@ TEST_CASE("tensors that change nothing are not told", "[model][unused]") {
   CHECK(left_of({{"lm_head.weight", 1.f}}, R"(,"tie_word_embeddings":true)").empty());
 }
 
+TEST_CASE("a head that is not read is told of where it is not the embedding", "[model][unused]") {
+  const auto tied = [](float head) {
+    return left_of({{"lm_head.weight", head}, {"model.embed_tokens.weight", 1.f}},
+                   R"(,"tie_word_embeddings":true)");
+  };
+  CHECK(tied(2.f).ends_with("not the embedding's copy"));
+  CHECK(tied(1.f).find("copy") == std::string::npos);
+}
+
 TEST_CASE("tensors of another model than config.json's are refused", "[model][unused]") {
   CHECK_THROWS_WITH(left_of({{"model.layers.2.mlp.up_proj.weight", 1.f}}),
                     Catch::Contains("is of layer 2, and num_hidden_layers of config.json is 2"));

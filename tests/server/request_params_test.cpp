@@ -24,7 +24,10 @@ TEST_CASE("max_tokens is what was asked, else what the context leaves", "[server
   TextDefaults model;
   model.max_new_tokens = 50;
   CHECK(sampling_params(request, model, kLimits)->max_tokens == 50);
+  model.max_new_tokens = 5;
+  CHECK(sampling_params(request, model, completion)->max_tokens == 16);
   request.max_tokens = 900;
+  CHECK(sampling_params(request, model, kLimits)->max_tokens == 900);
   CHECK(sampling_params(request, {}, kLimits)->max_tokens == 900);
   completion.prompt_tokens = 990;
   request.max_tokens.reset();

@@ -149,6 +149,29 @@ TEST_CASE("A refusal names the flag, and its advice works") {
   CHECK(make_model_plan(config, dense(4), DeviceKind::cpu, {134479872}).has_value());
 }
 
+TEST_CASE("Who share a CPU's cache are advised what is enough for all of them") {
+  for (const int engines : {1, 2, 3})
+    for (const int ranks : {1, 2, 4})
+      for (const std::int64_t length : {512, 1000, 8192}) {
+        EngineConfig config = config_for(length);
+        config.parallel.data_parallel_size = engines;
+        config.parallel.tensor_parallel_size = ranks;
+        const auto plan_with = [&](std::int64_t bytes) {
+          config.cache.kv_cache_memory_bytes = bytes;
+          return make_model_plan(config, dense(4), DeviceKind::cpu,
+                                 {kv_cache_budget(config, DeviceKind::cpu, {})});
+        };
+        const std::string detail = plan_with(std::int64_t{1} << 20).error().detail;
+        const std::string flag = "CacheConfig::kv_cache_memory_bytes ";
+        const auto at = detail.find(flag);
+        INFO(detail);
+        REQUIRE(at != detail.npos);
+        const std::int64_t advised = std::stoll(detail.substr(at + flag.size()));
+        CHECK(plan_with(advised).has_value());
+        CHECK(plan_with(advised - 1).has_error());
+      }
+}
+
 TEST_CASE("What would have no effect on this model is refused") {
   struct Refusal {
     const char* field;
