@@ -1,6 +1,9 @@
 #include "app/dotted_members.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <utility>
 
 #include "base/json.h"
 #include "base/json_text.h"
@@ -19,9 +22,91 @@ std::string as_json(const std::string& value) {
   }
 }
 
+bool is_list(std::string_view json) { return json.starts_with('[') && json.ends_with(']'); }
+
+// "a,b": ["a","b"]; numbers stay numbers.
+std::string list_of(const std::string& value) {
+  std::string list = "[";
+  for (std::size_t begin = 0; begin <= value.size();) {
+    const std::size_t end = std::min(value.find(',', begin), value.size());
+    const std::string item = value.substr(begin, end - begin);
+    if (begin > 0) list += ',';
+    if (!item.empty() && item.find_first_not_of("0123456789") == item.npos) {
+      list += as_json(item);
+    } else {
+      append_json_text(list, item);
+    }
+    begin = end + 1;
+  }
+  return list + "]";
+}
+
+std::string joined(const std::string& list, const std::string& more) {
+  const bool is_empty = list.find_first_not_of("[] \t\r\n") == list.npos;
+  const bool adds_none = more.find_first_not_of("[] \t\r\n") == more.npos;
+  if (is_empty || adds_none) return is_empty ? more : list;
+  return list.substr(0, list.size() - 1) + "," + more.substr(1);
+}
+
+// A value as it was read, without the blanks between its parts.
+void append_json(std::string& out, const Json& value) {
+  const char* between = "";
+  switch (value.kind()) {
+    case Json::Kind::null:
+      out += "null";
+      return;
+    case Json::Kind::boolean:
+      out += value.as_boolean() ? "true" : "false";
+      return;
+    case Json::Kind::string:
+      return append_json_text(out, value.as_string());
+    case Json::Kind::number:
+      out += value.whole_number() ? std::to_string(*value.whole_number())
+                                  : fmt::format("{}", value.as_number());
+      return;
+    case Json::Kind::array:
+      out += '[';
+      for (const Json item : value.items()) {
+        out += std::exchange(between, ",");
+        append_json(out, item);
+      }
+      out += ']';
+      return;
+    case Json::Kind::object:
+      out += '{';
+      for (const auto& [name, member] : value.members()) {
+        out += std::exchange(between, ",");
+        append_json_text(out, name);
+        out += ':';
+        append_json(out, member);
+      }
+      out += '}';
+  }
+}
+
 }  // namespace
 
+std::vector<DottedMembers::Member> DottedMembers::members_of(const Json& object) {
+  std::vector<Member> members;
+  for (const auto& [name, value] : object.members()) {
+    Member member{std::string(name), {}};
+    if (value.is_object()) member.members = members_of(value);
+    if (member.members.empty()) append_json(member.json, value);
+    members.push_back(std::move(member));
+  }
+  return members;
+}
+
+bool DottedMembers::set(const std::string& json) try {
+  members_ = members_of(JsonDocument(json, {}).object());
+  return true;
+} catch (const Failure&) {
+  return false;
+}
+
 void DottedMembers::add(std::string_view path, const std::string& value) {
+  const bool goes_on = path.ends_with('+');
+  if (goes_on) path.remove_suffix(1);
   std::vector<Member>* members = &members_;
   for (;;) {
     const std::size_t dot = path.find('.');
@@ -29,7 +114,9 @@ void DottedMembers::add(std::string_view path, const std::string& value) {
     auto found = std::ranges::find(*members, name, &Member::name);
     if (found == members->end()) found = members->insert(found, Member{name, {}});
     if (dot == path.npos) {
-      *found = {name, as_json(value)};
+      std::string json = goes_on ? list_of(value) : as_json(value);
+      if (is_list(found->json) && is_list(json)) json = joined(found->json, json);
+      *found = {name, std::move(json)};
       return;
     }
     path.remove_prefix(dot + 1);

@@ -8,10 +8,14 @@
 
 namespace quire {
 
+class Json;
+
 class DottedMembers {
  public:
+  // The members of a JSON object; false: it is none.
+  bool set(const std::string& json);
   // "a.b" of the object; the value is JSON where it can be read as JSON, and else a text. A member
-  // that is given again is the last.
+  // that is given again is the last; lists go on, as in vLLM, and "a.b+" takes "x,y" as a list.
   void add(std::string_view path, const std::string& value);
   std::string json() const;  // {"a":{"b":…}}
 
@@ -21,6 +25,7 @@ class DottedMembers {
     std::string json;  // of a leaf
     std::vector<Member> members = {};
   };
+  static std::vector<Member> members_of(const Json& object);
   static void append(std::string& out, const std::vector<Member>& members);
 
   std::vector<Member> members_;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "app/graph_flags.h"
 #include "app/help_formatter.h"
 #include "app/kv_events_json.h"
 #include "app/kv_offload_flags.h"
@@ -245,15 +246,6 @@ void add_scheduler_flags(CLI::App& app, SchedulerConfig& scheduler) {
             "Waiting prompt tokens before HTTP 503; 0: no limit");
 }
 
-void add_graph_flags(CLI::App& app, GraphConfig& graphs) {
-  app.add_flag("--enforce-eager", graphs.enforce_eager,
-               "Use no CUDA graphs: the host queues each launch of every step");
-  app.add_option("--cudagraph-capture-sizes", graphs.capture_sizes,
-                 "Requests per step for which decode steps are captured: 1,2,4,8 (default: up to "
-                 "--max-num-seqs)")
-      ->delimiter(',');
-}
-
 void add_event_flags(CLI::App& app, KvEventsConfig& events) {
   add_parsed(
       app, "--kv-events-config",
@@ -285,7 +277,7 @@ void add_engine_flags(CLI::App& app, EngineConfig& config) {
   in_group(app, "Recurrent states", [&] { add_state_flags(app, config.cache); });
   in_group(app, "Scheduler", [&] { add_scheduler_flags(app, config.scheduler); });
   in_group(app, "Speculative decoding", [&] { add_speculative_flags(app, config.speculative); });
-  in_group(app, "CUDA graphs", [&] { add_graph_flags(app, config.graphs); });
+  in_group(app, "CUDA graphs", [&] { add_graph_flags(app, config); });
   in_group(app, "KV events", [&] { add_event_flags(app, config.kv_events); });
   in_group(app, "KV transfer", [&] { add_kv_transfer_flags(app, config.kv_transfer, config.kv_offload); });
   in_group(app, "KV offload", [&] { add_kv_offload_flags(app, config.kv_offload); });

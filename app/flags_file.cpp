@@ -7,9 +7,12 @@
 #include <iterator>
 #include <sstream>
 #include <string_view>
+#include <utility>
 
+#include "app/flag_advice.h"
+#include "app/flag_meaning.h"
 #include "app/foreign_flags.h"
-#include "app/forgiving_args.h"
+#include "base/json_text.h"
 
 namespace quire {
 
@@ -41,10 +44,36 @@ toml::table parsed(const std::string& text) {
   }
 }
 
+// On one line, which toml++'s own is not.
+void append_json(std::string& out, const toml::node& node) {
+  const char* between = "";
+  if (const toml::table* table = node.as_table()) {
+    out += '{';
+    for (const auto& [key, value] : *table) {
+      out += std::exchange(between, ",");
+      append_json_text(out, key.str());
+      out += ':';
+      append_json(out, value);
+    }
+    out += '}';
+  } else if (const toml::array* list = node.as_array()) {
+    out += '[';
+    for (const toml::node& one : *list) {
+      out += std::exchange(between, ",");
+      append_json(out, one);
+    }
+    out += ']';
+  } else {
+    std::ostringstream text;
+    text << toml::json_formatter(node);
+    out += text.str();
+  }
+}
+
 std::string json_of(const toml::node& node) {
-  std::ostringstream text;
-  text << toml::json_formatter(node);
-  return text.str();
+  std::string json;
+  append_json(json, node);
+  return json;
 }
 
 std::string text_of(const std::string& name, const toml::node& node) {
@@ -52,7 +81,7 @@ std::string text_of(const std::string& name, const toml::node& node) {
   if (const auto number = node.value_exact<std::int64_t>()) return std::to_string(*number);
   if (const auto number = node.value_exact<double>()) return fmt::format("{}", *number);
   if (const auto truth = node.value_exact<bool>()) return *truth ? "true" : "false";
-  if (node.is_table()) return json_of(node);
+  if (node.is_table() || node.is_array()) return json_of(node);
   refuse(fmt::format("{} (line {}): expected a text, a number, true or false, a list or a table",
                      name, node.source().begin.line));
 }
@@ -68,9 +97,9 @@ std::string text_of(const std::string& name, const toml::node& node) {
 }
 
 // The command line has a switch or leaves it out; only true and false say the same.
-void check_switch(const CLI::Option& option, const std::string& name, const toml::node& node) {
-  if (option.get_items_expected_max() == 0 && !node.is_boolean())
-    refuse(fmt::format("{} (line {}) is true or false", name, node.source().begin.line));
+bool truth_of(const std::string& name, const toml::node& node) {
+  if (node.is_boolean()) return *node.value_exact<bool>();
+  refuse(fmt::format("{} (line {}) is true or false", name, node.source().begin.line));
 }
 
 std::vector<std::string> inputs_of(const std::string& name, const toml::node& node) {
@@ -96,6 +125,15 @@ std::string as_flag(std::string_view key) {
   return name;
 }
 
+// A flag of vLLM's with no effect, or the switch that is off anyway; as the command line has them.
+void check_foreign(const FlagMeaning& meaning, const std::string& name, const toml::node& node) {
+  if (meaning.takes_value()) {
+    meaning.foreign->check(text_of(name, node));
+  } else {
+    truth_of(name, node);
+  }
+}
+
 }  // namespace
 
 std::vector<CLI::ConfigItem> FlagsFile::from_config(std::istream& input) const {
@@ -105,21 +143,21 @@ std::vector<CLI::ConfigItem> FlagsFile::from_config(std::istream& input) const {
   for (const auto& [key, node] : table) {
     const std::string name = as_flag(key.str());
     const FlagMeaning meaning = meaning_of(app_, "--" + name);
-    if (!meaning.is_known()) refuse_key(app_, name, node);
+    const bool is_off = is_switch_that_is_off("--" + name) && node.value_exact<bool>() == false;
+    if (!meaning.is_known() && !is_off) refuse_key(app_, name, node);
     if (meaning.option == nullptr) {
-      const ForeignFlag* foreign = meaning.is_negated ? nullptr : meaning.foreign;
-      if (foreign != nullptr && !foreign->is_switch()) foreign->check(text_of(name, node));
+      if (!is_off) check_foreign(meaning, name, node);
       without_effect_.push_back("--" + name);
       continue;
     }
-    check_switch(*meaning.option, name, node);
-    if (meaning.is_negated) {
-      const bool is_on = !node.value_exact<bool>().value_or(true);
-      items.push_back(
-          item_of(name.substr(std::string_view("no-").size()), {is_on ? "true" : "false"}));
+    if (meaning.is_negated()) {
+      items.push_back(item_of(meaning.denied.substr(2), {truth_of(name, node) ? "false" : "true"}));
       continue;
     }
+    if (!meaning.takes_value()) truth_of(name, node);
+    const bool is_json = meaning.option->get_type_name() == "JSON";
     std::vector<std::string> inputs = inputs_of(name, node);
+    if (is_json && inputs == std::vector<std::string>{"null"}) continue;
     if (!inputs.empty()) items.push_back(item_of(name, std::move(inputs)));
   }
   return items;

@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 #include <span>
 #include <utility>
 
@@ -47,8 +48,6 @@ constexpr Pair kVariables[] = {
     {"VLLM_CPU_OMP_THREADS_BIND", "--cpu-threads, and taskset or numactl"},
     {"VLLM_CPU_NUM_OF_RESERVED_CPU", "--cpu-threads"},
     {"VLLM_ALLOW_LONG_MAX_MODEL_LEN", "--max-model-len, up to what the model was made for"},
-    {"VLLM_PORT", "--port"},
-    {"VLLM_HOST_IP", "--host"},
     {"VLLM_ENGINE_READY_TIMEOUT_S", "--engine-ready-timeout"},
     {"VLLM_NIXL_SIDE_CHANNEL_HOST", "--kv-listen"},
     {"VLLM_NIXL_SIDE_CHANNEL_PORT", "--kv-listen"},
@@ -63,9 +62,13 @@ std::string_view found(std::span<const Pair> pairs, std::string_view name) {
 
 void ForeignFlag::check(const std::string& value) const {
   if (values == "*" || is_list()) return;
-  const std::string all = "|" + std::string(values) + "|";
   std::string plain = value;
-  if (plain.starts_with('{')) std::erase(plain, ' ');  // JSON, however it is spaced
+  if (plain.starts_with('{'))  // JSON, however it is spaced
+    std::erase_if(plain, [](unsigned char c) { return std::isspace(c) != 0; });
+  if (const auto dot = plain.find('.');
+      dot != plain.npos && plain.find_first_not_of('0', dot + 1) == plain.npos)
+    plain.resize(dot);  // 0.0 is 0
+  const std::string all = "|" + std::string(values) + "|";
   if (!plain.empty() && all.find("|" + plain + "|") != std::string::npos) return;
   std::string list(values);
   for (auto at = list.find('|'); at != list.npos; at = list.find('|')) list.replace(at, 1, ", ");

@@ -2,24 +2,23 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <string_view>
 #include <utility>
 
 #include "app/dotted_members.h"
 #include "app/flag_advice.h"
+#include "app/flag_meaning.h"
 #include "app/flags_file.h"
 #include "app/foreign_flags.h"
 #include "base/flag_words.h"
-#include "base/nearest.h"
 
 namespace quire {
 
 namespace {
 
-constexpr std::string_view kNo = "--no-";
-
-bool is_switch(const CLI::Option& option) { return option.get_items_expected_max() == 0; }
+bool is_json(const CLI::Option& option) { return option.get_type_name() == "JSON"; }
 
 // A word that begins with a dash and is no number, as it was meant: --max_model_len=8k is
 // --max-model-len=8k, -tp is --tensor-parallel-size, -cc.mode=3 is "mode" of --compilation-config.
@@ -41,6 +40,7 @@ Flag::Flag(std::string_view word) : name(flag_name(word)), has_value(name.size()
   }
   if (name.starts_with("--")) std::ranges::replace(name, '_', '-');
   if (const auto own = own_name(name)) name = *own;
+  if (name == "-O" && !path.empty()) name = "--compilation-config";  // as vLLM once had it
 }
 
 bool begins_flag(std::string_view word) {
@@ -58,6 +58,8 @@ FlagWord kind_of(const CLI::App& app, std::string_view word) {
     return FlagWord::none;
   return meaning.takes_value() ? FlagWord::with_value : FlagWord::alone;
 }
+
+bool is_no(std::string_view value) { return value == "false" || value == "False"; }
 
 [[noreturn]] void refuse_unknown(const CLI::App& app, const Flag& flag) {
   throw CLI::ValidationError(flag.shown(),
@@ -77,14 +79,15 @@ class Reader {
  private:
   struct Object {
     std::string flag;
+    const CLI::Option* own;
     const ForeignFlag* foreign;
-    DottedMembers members = {};
+    std::vector<std::pair<std::string, std::string>> members = {};  // path and value
   };
   void take(Flag flag);
   void take_own(const Flag& flag, const CLI::Option& option);
   void give(const CLI::Option& option, std::vector<std::string> words);
   void take_foreign(const Flag& flag, const ForeignFlag& foreign);
-  void take_member(const Flag& flag, const ForeignFlag* foreign);
+  void take_member(const Flag& flag, const CLI::Option* own, const ForeignFlag* foreign);
   void give_objects();
   std::string value_of(const Flag& flag) { return flag.has_value ? flag.value : words_[++at_]; }
 
@@ -124,13 +127,16 @@ void Reader::read() {
 
 void Reader::take(Flag flag) {
   const FlagMeaning meaning = meaning_of(app_, flag.name);
+  if (!meaning.is_known() && flag.has_value && flag.path.empty() &&
+      is_switch_that_is_off(flag.name) && is_no(flag.value))
+    return without_effect.push_back(flag.name);
   if (!meaning.is_known()) refuse_unknown(app_, flag);
-  if (meaning.is_negated && !flag.path.empty()) refuse_unknown(app_, flag);
-  if (meaning.is_negated && flag.has_value)
+  if (meaning.is_negated() && !flag.path.empty()) refuse_unknown(app_, flag);
+  if (meaning.is_negated() && flag.has_value)
     throw CLI::ValidationError(flag.shown(), "takes no value");
-  if (meaning.is_negated && meaning.option != nullptr) {
-    texts.push_back("--" + flag.name.substr(kNo.size()) + "=false");
-  } else if (meaning.is_negated) {
+  if (meaning.is_negated() && meaning.option != nullptr) {
+    texts.push_back(meaning.denied + "=false");
+  } else if (meaning.is_negated()) {
     without_effect.push_back(flag.name);
   } else if (meaning.option != nullptr) {
     take_own(flag, *meaning.option);
@@ -141,17 +147,19 @@ void Reader::take(Flag flag) {
 
 void Reader::take_own(const Flag& flag, const CLI::Option& option) {
   if (!flag.path.empty()) {
-    if (option.get_type_name() != "JSON") refuse_unknown(app_, flag);
-    return take_member(flag, nullptr);
+    if (!is_json(option)) refuse_unknown(app_, flag);
+    return take_member(flag, &option, nullptr);
   }
   // CLI11 would take -q=int8 for -q with the value "=int8", and for --api-key= the word that
   // follows.
   const bool is_short = !flag.name.starts_with("--");
-  if (flag.has_value && !is_short && (is_switch(option) || !flag.value.empty())) {
+  if (flag.has_value && !is_short && (is_switch(option) || !flag.value.empty()) &&
+      !is_json(option)) {
     return give(option, {flag.name + "=" + flag.value});
   }
   std::vector<std::string> words{flag.name};
   if (!is_switch(option)) words.push_back(value_of(flag));
+  if (is_json(option) && words.back() == "null") words.clear();  // as if it were not there
   give(option, std::move(words));
 }
 
@@ -170,35 +178,46 @@ void Reader::give(const CLI::Option& option, std::vector<std::string> words) {
   const auto begin = texts.begin() + static_cast<std::ptrdiff_t>(old.at);
   const auto place = texts.erase(begin, begin + static_cast<std::ptrdiff_t>(old.count));
   texts.insert(place, words.begin(), words.end());
-  for (Given& later : given_)
-    if (later.at > old.at) later.at = later.at - old.count + words.size();
+  for (auto later = std::next(earlier); later != given_.end(); ++later)
+    later->at = later->at - old.count + words.size();
 }
 
 void Reader::take_foreign(const Flag& flag, const ForeignFlag& foreign) {
   if (!flag.path.empty()) {
     if (foreign.is_switch()) refuse_unknown(app_, flag);
-    return take_member(flag, &foreign);
+    return take_member(flag, nullptr, &foreign);
   }
-  if (!foreign.is_switch()) foreign.check(value_of(flag));
+  if (!foreign.is_switch()) {
+    foreign.check(value_of(flag));
+  } else if (flag.has_value && !is_no(flag.value) && flag.value != "true") {
+    throw CLI::ValidationError(flag.name, "\"" + flag.value + "\" is neither true nor false");
+  }
   while (foreign.is_list() && !flag.has_value && at_ + 1 < words_.size() &&
          words_[at_ + 1] != "--" && !begins_flag(words_[at_ + 1]))
     ++at_;
   without_effect.emplace_back(foreign.name);
 }
 
-void Reader::take_member(const Flag& flag, const ForeignFlag* foreign) {
+void Reader::take_member(const Flag& flag, const CLI::Option* own, const ForeignFlag* foreign) {
   auto object = std::ranges::find(objects_, flag.name, &Object::flag);
-  if (object == objects_.end()) object = objects_.insert(object, Object{flag.name, foreign});
-  object->members.add(flag.path, value_of(flag));
+  if (object == objects_.end()) object = objects_.insert(object, Object{flag.name, own, foreign});
+  object->members.emplace_back(flag.path, value_of(flag));
 }
 
 void Reader::give_objects() {
   for (const Object& object : objects_) {
-    const std::string json = object.members.json();
-    if (object.foreign == nullptr) {
-      texts.push_back(object.flag + "=" + json);
+    DottedMembers members;
+    const auto whole = std::ranges::find(given_, object.own, &Given::option);
+    if (object.own != nullptr && whole != given_.end() && whole->count > 0) {
+      const std::string& json = texts[whole->at + 1];
+      if (!members.set(json))
+        throw CLI::ValidationError(object.flag, json + " is no JSON object, and has no members");
+    }
+    for (const auto& [path, value] : object.members) members.add(path, value);
+    if (object.own != nullptr) {
+      give(*object.own, {object.flag, members.json()});
     } else {
-      object.foreign->check(json);
+      object.foreign->check(members.json());
       without_effect.push_back(object.flag);
     }
   }
@@ -211,42 +230,6 @@ void refuse_surplus(const CLI::App& app) {
 }
 
 }  // namespace
-
-bool FlagMeaning::takes_value() const {
-  if (is_negated) return false;
-  return option != nullptr ? !is_switch(*option) : foreign != nullptr && !foreign->is_switch();
-}
-
-FlagMeaning meaning_of(const CLI::App& app, const std::string& name) {
-  if (const CLI::Option* option = app.get_option_no_throw(name)) return {.option = option};
-  if (const ForeignFlag* foreign = find_foreign_flag(name)) return {.foreign = foreign};
-  if (!name.starts_with(kNo)) return {};
-  const std::string positive = "--" + name.substr(kNo.size());
-  const FlagMeaning meaning = meaning_of(app, positive);
-  const bool is_of_switch = meaning.is_known() ? !meaning.is_negated && !meaning.takes_value()
-                                               : is_switch_that_is_off(positive);
-  if (!is_of_switch) return {};
-  return {.option = meaning.option, .foreign = meaning.foreign, .is_negated = true};
-}
-
-std::string flag_hint(const CLI::App& app, const std::string& flag, const char* otherwise) {
-  if (const auto advice = advice_instead_of(flag); !advice.empty()) return std::string(advice);
-  // Never the opposite of what was meant.
-  const bool is_negative = flag.starts_with(kNo);
-  std::vector<std::string> names;
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) {
-      const std::string full = "--" + name;
-      if (full.starts_with(kNo) == is_negative)
-        names.push_back(full);
-      else if (is_negative && is_switch(*option))
-        names.push_back("--no-" + name);
-    }
-  }
-  const std::vector<std::string_view> views(names.begin(), names.end());
-  const auto near = nearest(flag, views);
-  return near ? ". Did you mean " + std::string(*near) + "?" : otherwise;
-}
 
 ForgivingArgs::ForgivingArgs(const CLI::App& app, int argc, const char* const* given) {
   Reader reader(app, {given + std::min(argc, 1), given + argc});

@@ -3,28 +3,13 @@
 // change nothing here, its short and dotted names, slips of the finger.
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace CLI {
 class App;
-class Option;
-}  // namespace CLI
+}
 
 namespace quire {
-
-struct ForeignFlag;
-
-// What a flag's name, in its long form and without dots, means to a command.
-struct FlagMeaning {
-  const CLI::Option* option = nullptr;   // the command's own
-  const ForeignFlag* foreign = nullptr;  // vLLM's, without effect here
-  bool is_negated = false;               // --no-x of a switch; of neither: of one that is off anyway
-
-  bool is_known() const { return option != nullptr || foreign != nullptr || is_negated; }
-  bool takes_value() const;
-};
-FlagMeaning meaning_of(const CLI::App& app, const std::string& name);
 
 // A command line in the words of `app`. A flag that needs a value never takes the next flag as one,
 // short flags are not bundled. Throws CLI::ValidationError for a flag that `app` does not know, the
@@ -41,9 +26,6 @@ struct ForgivingArgs {
  private:
   std::vector<std::string> texts_;
 };
-
-// What to do instead of `flag`, ". Did you mean --x?" of the flag nearest to `flag`, or `otherwise`.
-std::string flag_hint(const CLI::App& app, const std::string& flag, const char* otherwise);
 
 // app.parse() of such a command line; keys of a configuration file are treated likewise. Throws
 // CLI::ParseError. Returns what is without effect.

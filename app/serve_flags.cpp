@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <iostream>
+#include <iterator>
 #include <map>
 
 #include "app/backends.h"
@@ -15,12 +16,11 @@
 #include "app/flag_kinds.h"
 #include "app/flag_names.h"
 #include "app/forgiving_args.h"
+#include "app/graph_flags.h"
 #include "app/idle_flags.h"
 #include "app/listening_flags.h"
-#include "app/model_path.h"
-#include "app/pull_main.h"
+#include "app/serve_model.h"
 #include "gguf/archive.h"
-#include "hub/names.h"
 #include "jinja/values/value.h"
 #include "net/url.h"
 #include "text/output/dialect.h"
@@ -114,6 +114,20 @@ void add_engine_process_flags(CLI::App& app, ServeFlags& flags) {
       std::chrono::milliseconds(100));
 }
 
+// Of "/health, /metrics".
+std::vector<std::string> paths_of(std::string_view text) {
+  std::vector<std::string> paths;
+  while (!text.empty()) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    std::string_view path = text.substr(0, comma);
+    while (path.starts_with(' ')) path.remove_prefix(1);
+    while (path.ends_with(' ')) path.remove_suffix(1);
+    if (!path.empty()) paths.emplace_back(path);
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  return paths;
+}
+
 void add_process_flags(CLI::App& app, ServeFlags& flags) {
   add_log_flags(app, flags.log);
   app.add_option("--io-threads", flags.io_threads,
@@ -121,6 +135,11 @@ void add_process_flags(CLI::App& app, ServeFlags& flags) {
       ->check(CLI::Range(0, 256));
   app.add_flag("--access-log", flags.server.access_log,
                "Log each request: id, W3C trace, name of the key, path, status, seconds");
+  app.add_option_function<std::string>(
+         "--disable-access-log-for-endpoints",
+         [&flags](const std::string& text) { flags.server.unlogged_paths = paths_of(text); },
+         "Paths that --access-log leaves out: /health,/metrics")
+      ->type_name("PATHS");
   app.add_option("--otlp-traces-endpoint", flags.otlp_traces_endpoint,
                  "OpenTelemetry collector that spans of requests go to, over HTTP as JSON: "
                  "http://localhost:4318/v1/traces")
@@ -134,54 +153,6 @@ void add_process_flags(CLI::App& app, ServeFlags& flags) {
               std::chrono::milliseconds(100));
   app.add_flag("--metrics-compat", flags.metrics_compat,
                "Also names that vLLM has retired, such as vllm:gpu_cache_usage_perc");
-}
-
-void add_names(CLI::App& app, ServeFlags& flags) {
-  app.add_option(
-         "--served-model-name", flags.server.served_model_names,
-         "Names of the model in the API, of which replies use the first; default: the folder's")
-      ->group("Model");
-  app.add_option("--revision", flags.revision,
-                 "Branch, tag or commit of MODEL by org/name, as in org/name@revision (main)")
-      ->group("Model");
-}
-
-// vLLM's two flags for what is one here: org/name@revision.
-std::string with_revision(const std::string& model, const std::string& revision) {
-  if (revision.empty() || revision == "main") return model;
-  std::error_code ignored;
-  if (std::filesystem::exists(model, ignored) || !hub::looks_like_name(model))
-    throw CLI::ValidationError("--revision", "is of a model by org/name, and " + model + " is none");
-  if (model.find('@') != model.npos)
-    throw CLI::ValidationError("--revision", model + " names a revision already");
-  return model + "@" + revision;
-}
-
-// A folder, or the one that a name stands for; it is fetched where it is not there.
-void find_model_folder(ServeFlags& flags) {
-  std::string& path = flags.engine.model.path;
-  if (path.empty()) {
-    throw CLI::ValidationError("MODEL",
-                               "is missing; quire serve MODEL: a folder such as "
-                               "models/quire-tiny, a .gguf file, or org/name");
-  }
-  const std::string given = path;
-  const std::string wanted = with_revision(given, flags.revision);
-  try {
-    path = model_at(wanted);
-    const bool is_here = std::filesystem::is_directory(path) || gguf::is_gguf(path);
-    if (!is_here) path = model_at(model_folder(wanted, true));
-    find_draft_model(flags.engine, true);
-    if (is_here) return;
-  } catch (const Failure& failure) {
-    if (failure.error().code == ErrorCode::invalid_argument)
-      throw CLI::ValidationError(given, failure.what());
-    std::cerr << given << ": " << failure.what() << '\n';
-    throw CLI::RuntimeError(kExitNotFetched);
-  }
-  if (path == wanted) throw CLI::ValidationError(given, "no such folder");
-  if (flags.server.served_model_names.empty()) flags.server.served_model_names.push_back(given);
-  flags.server.model_root = given.substr(0, given.find('@'));
 }
 
 // Where engines are elsewhere: their addresses, and how they are reached.
@@ -260,7 +231,7 @@ void check_key(std::string& key) {
 }
 
 // What only makes sense together, and what follows from what was given.
-void complete(ServeFlags& flags) {
+void complete(const CLI::App& app, ServeFlags& flags) {
   if (flags.enable_auto_tool_choice && flags.tool_call_parser == "none") {
     throw CLI::ValidationError("--enable-auto-tool-choice", "contradicts --tool-call-parser none");
   }
@@ -287,6 +258,7 @@ void complete(ServeFlags& flags) {
     flags.engine.device = choice->kind;
     flags.why_not_cuda = choice->why_not_cuda;
   }
+  std::ranges::copy(idle_graph_flags(app, flags.engine), std::back_inserter(flags.without_effect));
   if (const auto valid = validate(flags.engine); valid.has_error()) {
     throw CLI::ValidationError(with_flags(valid.error().detail));
   }
@@ -312,7 +284,7 @@ std::optional<ServeFlags> parse_serve_flags(int argc, const char* const* argv, i
   std::optional<ServeFlags> flags(std::in_place);
   add_engine_flags(app, flags->engine);
   app.remove_option(app.get_option("--served-model-name"));
-  in_group(app, "Model", [&] { add_names(app, *flags); });
+  in_group(app, "Model", [&] { add_serve_model_flags(app, *flags); });
   in_group(app, "Listening and access", [&] { add_listening_flags(app, flags->server); });
   in_group(app, "Prompts and answers", [&] { add_text_flags(app, *flags); });
   in_group(app, "Engines in other processes", [&] { add_engine_process_flags(app, *flags); });
@@ -328,7 +300,7 @@ std::optional<ServeFlags> parse_serve_flags(int argc, const char* const* argv, i
       return std::nullopt;
     }
     refuse_idle_link_flags(app, *flags);
-    complete(*flags);
+    complete(app, *flags);
     refuse_idle_flags(app, *flags);
     check_engine_flags(app, flags->engine);
     return flags;

@@ -21,6 +21,7 @@ struct ServeFlags {
   std::vector<std::string> without_effect;  // flags of vLLM's that were given and change nothing
 
   std::string revision;  // of MODEL, where that is org/name
+  std::string tokenizer, download_dir;  // places of MODEL's own, or empty
   LogFlags log;
   int io_threads = 0;  // 0: by the number of cores
   // Engines elsewhere; without any of these they are threads of this process.

@@ -117,9 +117,8 @@ Result<void> check_scheduler(const SchedulerConfig& scheduler, DeviceKind device
             "must be at least SchedulerConfig::max_num_seqs ({}), not {}: each running request "
             "takes a token of the step",
             scheduler.max_num_seqs, scheduler.max_num_batched_tokens));
-  if (scheduler.async_scheduling && device == DeviceKind::cpu)
-    return without_effect(*scheduler.async_scheduling ? "SchedulerConfig::async_scheduling"
-                                                      : "SchedulerConfig::async_scheduling=false",
+  if (scheduler.async_scheduling.value_or(false) && device == DeviceKind::cpu)
+    return without_effect("SchedulerConfig::async_scheduling",
                           "on a CPU, which computes where the next step would be planned");
   const int threshold = scheduler.long_prefill_token_threshold;
   if (threshold > 0 && !scheduler.enable_chunked_prefill)
@@ -148,11 +147,8 @@ Result<void> check_pace(const EngineConfig& config) {
 Result<void> check_graphs(const EngineConfig& config) {
   const GraphConfig& graphs = config.graphs;
   const bool has_sizes = !graphs.capture_sizes.empty();
-  if (config.device == DeviceKind::cpu) {
-    const std::string_view because = "on a CPU, which has no graphs";
-    if (graphs.enforce_eager) return without_effect("GraphConfig::enforce_eager", because);
-    if (has_sizes) return without_effect("GraphConfig::capture_sizes", because);
-  }
+  if (config.device == DeviceKind::cpu && has_sizes)
+    return without_effect("GraphConfig::capture_sizes", "on a CPU, which has no graphs");
   if (graphs.enforce_eager && has_sizes)
     return without_effect("GraphConfig::capture_sizes", "with GraphConfig::enforce_eager");
   for (const int size : graphs.capture_sizes)

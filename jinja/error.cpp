@@ -12,9 +12,10 @@ std::string_view name_of(TemplateError::Kind kind) {
 }
 
 Error TemplateError::to_error() const {
-  std::string detail = "chat template";
-  if (line > 0) detail += ", line " + std::to_string(line);
-  if (kind != Kind::raised) detail.append(" (").append(name_of(kind)).append(")");
+  std::string detail = kind == Kind::raised   ? "the chat template refuses the messages"
+                       : kind == Kind::syntax ? "the chat template cannot be read"
+                                              : "the chat template fails";
+  if (line > 0) detail += " in line " + std::to_string(line);
   return Error{ErrorCode::invalid_argument, detail + ": " + message, {}};
 }
 

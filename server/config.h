@@ -55,6 +55,7 @@ struct ServerConfig {
   CorsConfig cors;                              // closed
   std::vector<std::string> allowed_hosts;       // see HostGuard; * for all
   bool access_log = false;                      // a line per request
+  std::vector<std::string> unlogged_paths;      // but for those of these
   std::chrono::milliseconds shutdown_timeout{30'000};
   Spelling spelling = nullptr;           // of fields in texts for clients
   bool keep_after_engine_death = false;  // answer 503 forever instead of ending

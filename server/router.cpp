@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/asio/awaitable.hpp>
 #include <boost/beast/core/string.hpp>
 #include <chrono>
@@ -198,13 +199,18 @@ std::string_view method_label(const HttpRequest& request) {
   return request.method == Method::other ? "other" : std::string_view(request.method_name);
 }
 
+bool is_unlogged(std::string_view path, const ServerConfig& config) {
+  return std::ranges::find(config.unlogged_paths, path) != config.unlogged_paths.end();
+}
+
 void log_and_count(const Route* route, const Exchange& exchange, AppState& app) {
   const auto elapsed = std::chrono::steady_clock::now() - exchange.arrival();
   const double seconds = std::chrono::duration<double>(elapsed).count();
   const int status = exchange.status() ? exchange.status() : 499;  // the client left
   const HttpRequest& request = exchange.request();
   const bool is_stray = !route && status >= 400;
-  const bool wanted = app.config.access_log || (is_stray && app.stray_lines.allows());
+  const bool wanted = (app.config.access_log && !is_unlogged(request.path, app.config)) ||
+                      (is_stray && app.stray_lines.allows());
   const auto level = wanted ? log::Level::info : log::Level::debug;
   if (log::enabled(level)) {
     const KeyInUse* const key = exchange.key();

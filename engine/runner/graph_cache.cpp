@@ -4,6 +4,8 @@
 #include <cassert>
 #include <iterator>
 
+#include "engine/capture_sizes.h"
+
 namespace quire {
 namespace {
 
@@ -34,11 +36,7 @@ Result<CaptureSizes> capture_sizes(const GraphConfig& config, int max_num_seqs,
 }
 
 std::vector<int> default_capture_sizes(int max_num_seqs) {
-  const auto next = [](int size) { return size < 8 ? 2 * size : size + (size < 256 ? 8 : 16); };
-  std::vector<int> sizes;
-  for (int size = 1; size < max_num_seqs; size = next(size)) sizes.push_back(size);
-  sizes.push_back(max_num_seqs);
-  return sizes;
+  return capture_sizes_up_to(max_num_seqs);
 }
 
 std::vector<int> draft_capture_sizes(const std::vector<int>& sizes, int num_drafts,

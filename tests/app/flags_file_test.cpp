@@ -16,7 +16,7 @@ namespace {
 struct Flags {
   CLI::App app;
   int seqs = 256;
-  bool log = false, eager = false;
+  bool log = false, eager = false, caching = true;
   std::string json;
   std::vector<std::string> keys, names, without_effect;
 
@@ -26,6 +26,7 @@ struct Flags {
     app.add_flag("--access-log,!--no-access-log", log);
     app.add_option("--speculative-config", json);
     app.add_flag("--eager", eager);
+    app.add_flag("--enable-caching", caching);
     app.add_option("--api-key", keys);
     app.add_option("--name", names);
   }
@@ -66,8 +67,23 @@ TEST_CASE("a file of flags is TOML, whatever stands in its texts", "[app][config
 TEST_CASE("what takes JSON may be a table, and an empty list is nothing", "[app][config]") {
   Flags flags;
   REQUIRE(flags.read("\xEF\xBB\xBFname = []\n[speculative-config]\nmethod = \"ngram\"\n") == "");
-  CHECK(flags.json.find("\"method\" : \"ngram\"") != std::string::npos);
+  CHECK(flags.json == R"({"method":"ngram"})");
   CHECK(flags.names.empty());
+}
+
+TEST_CASE("what is without effect takes tables, lists and truths, and no others", "[app][config]") {
+  Flags flags;
+  REQUIRE(flags.read("ignore-patterns = [\"a\", \"b\"]\nlimit-mm-per-prompt = { image = 0 }\n"
+                     "profiler-config = {}\ntrust-remote-code = true\nenable-lora = false\n"
+                     "disable-eplb = true\n[structured-outputs-config]\nbackend = \"auto\"\n") ==
+          "");
+  CHECK(flags.without_effect.size() == 7);
+  CHECK(refusal("trust-remote-code = \"banana\"\n") ==
+        "--config: trust-remote-code (line 1) is true or false");
+  CHECK(refusal("no-enable-lora = 1\n") == "--config: no-enable-lora (line 1) is true or false");
+  CHECK(refusal("enable-lora = true\n").find("merge the adapter") != std::string::npos);
+  CHECK(refusal("structured-outputs-config = { backend = \"auto\", x = [1, 2] }\n")
+            .find(R"("{"backend":"auto","x":[1,2]}" is not offered)") != std::string::npos);
 }
 
 TEST_CASE("a file of flags may say no to what is off", "[app][config]") {
@@ -76,6 +92,9 @@ TEST_CASE("a file of flags may say no to what is off", "[app][config]") {
           "");
   CHECK_FALSE(flags.eager);
   CHECK(flags.without_effect.size() == 2);
+  Flags disabled;
+  REQUIRE(disabled.read("disable-caching = true\n") == "");
+  CHECK_FALSE(disabled.caching);
   Flags on;
   REQUIRE(on.read("no-eager = false\n") == "");
   CHECK(on.eager);

@@ -14,9 +14,9 @@ using Words = std::vector<std::string>;
 struct Command {
   CLI::App app;
   int seqs = 0;
-  std::string model, json, quantization;
+  std::string model, json, compilation, quantization;
   Words keys, origins;
-  bool eager = false;
+  bool eager = false, caching = true, hybrid = false;
 
   Command() {
     app.add_option("--max-num-seqs", seqs);
@@ -28,7 +28,10 @@ struct Command {
     app.add_option("--allowed-origins", origins)->expected(1)->take_all();
     app.add_option("--quantization,-q", quantization);
     app.add_option("--speculative-config", json)->type_name("JSON");
+    app.add_option("--compilation-config", compilation)->type_name("JSON");
     app.add_flag("--enforce-eager", eager);
+    app.add_flag("--enable-prefix-caching", caching);
+    app.add_flag("!--disable-hybrid-kv-cache-manager", hybrid);
     app.set_config("--config");
   }
 
@@ -182,14 +185,37 @@ TEST_CASE("the negation of what is off is taken", "[app][args]") {
   CHECK(refusal({"M", "--no-tokenizer"}) == "--no-tokenizer: no such flag; --help lists them");
 }
 
+TEST_CASE("--disable-x says no to --enable-x, and the reverse", "[app][args]") {
+  Command command;
+  CHECK(command.refusal({"M", "--disable-prefix-caching", "--enable_hybrid_kv_cache_manager"}).empty());
+  CHECK_FALSE(command.caching);
+  CHECK(command.hybrid);
+  for (const char* flag :
+       {"--disable-lora", "--disable-eplb", "--enable-cascade-attn", "--enable-log-stats",
+        "--disable-sleep-mode", "--enable-fastapi-docs", "--enable-lora=false",
+        "--trust-remote-code=true", "--trust-remote-code=False"}) {
+    INFO(flag);
+    Command one;
+    CHECK(one.refusal({"M", flag}).empty());
+    CHECK(one.without_effect.size() == 1);
+  }
+  CHECK(refusal({"--disable-prefix-caching=false"}) == "--disable-prefix-caching: takes no value");
+  CHECK(refusal({"--trust-remote-code=banana"}) ==
+        "--trust-remote-code: \"banana\" is neither true nor false");
+  // Refused by themselves, though their inverses are taken.
+  CHECK(refusal({"--enable-log-requests"}).find("--access-log") != std::string::npos);
+  CHECK(refusal({"--disable-fastapi-docs"}).find("always there") != std::string::npos);
+  CHECK(refusal({"--enable-lora=true"}).find("merge the adapter") != std::string::npos);
+  // Never the opposite.
+  CHECK(refusal({"--disable-prefx-caching"}).ends_with("Did you mean --disable-prefix-caching?"));
+  CHECK(refusal({"--enable-hybrid-kv-cache-mngr"})
+            .ends_with("Did you mean --enable-hybrid-kv-cache-manager?"));
+  CHECK(refusal({"--no-disable-prefix-caching"}).find("Did you mean") == std::string::npos);
+  CHECK(refusal({"--disable-max-num-seqs"}).ends_with("; --help lists them"));
+}
+
 TEST_CASE("short and dotted names of vLLM's are the long flag's", "[app][args]") {
   const std::vector<std::vector<const char*>> taken = {
-      {"-cc.mode=3"},
-      {"-cc.mode", "3"},
-      {"-cc", R"({"mode": 3})"},
-      {"--compilation-config", "{}"},
-      {"--compilation-config", R"({"cudagraph_mode": "FULL_AND_PIECEWISE"})"},
-      {"-O.level=3"},
       {"-dpl", "1"},
       {"-asc", "1"},
       {"-dcp", "1"},
@@ -202,8 +228,7 @@ TEST_CASE("short and dotted names of vLLM's are the long flag's", "[app][args]")
     CHECK(args.without_effect.size() == 1);
   }
   CHECK(refusal({"-ep"}).starts_with("--enable-expert-parallel: no such flag; --tensor-parallel"));
-  CHECK(refusal({"--compilation_config.cudagraph_mode", "NONE"})
-            .ends_with("; see --enforce-eager and --cudagraph-capture-sizes"));
+  CHECK(read({"-O.cudagraph_mode=NONE"}).words == read({"-cc.cudagraph_mode", "NONE"}).words);
   CHECK(refusal({"--override-generation-config.temperature", "1"}) ==
         "--override-generation-config.temperature: no such flag; write generation_config.json, or "
         "send the members");
@@ -217,10 +242,33 @@ TEST_CASE("short and dotted names of vLLM's are the long flag's", "[app][args]")
 TEST_CASE("dotted members make one object of JSON", "[app][args]") {
   const Read args = read({"-sc.method=ngram", "M", "--speculative-config.num_speculative_tokens",
                           "3", "--speculative_config.a_b.c", "x\"y", "--", "-z"});
-  CHECK(args.words == Words{"M",
-                            R"(--speculative-config={"method":"ngram","num_speculative_tokens":3,)"
+  CHECK(args.words == Words{"M", "--speculative-config",
+                            R"({"method":"ngram","num_speculative_tokens":3,)"
                             R"("a_b":{"c":"x\"y"}})",
                             "--", "-z"});
+}
+
+TEST_CASE("dotted members are added to the object that is given whole", "[app][args]") {
+  Command command;
+  CHECK(command
+            .refusal({"-sc", R"({"a": 1, "b": {"c": 2.5, "d": [true, null]}, "e": "x"})", "M",
+                      "-sc.b.c=3", "-sc.f", "4"})
+            .empty());
+  CHECK(command.json == R"({"a":1,"b":{"c":3,"d":[true,null]},"e":"x","f":4})");
+  CHECK(command.model == "M");
+  CHECK(refusal({"-sc", "7", "-sc.f=4"}) ==
+        "--speculative-config: 7 is no JSON object, and has no members");
+  CHECK(read({"--speculative-config", "null", "M"}).words == Words{"M"});
+  CHECK(read({"-sc", R"({"a":1})", "M", "-sc=null"}).words == Words{"M"});
+  CHECK(read({"-sc", "null", "-q", "x", "-sc={}", "-q", "y"}).words ==
+        Words{"--speculative-config", "{}", "-q", "y"});
+}
+
+TEST_CASE("a dotted list may come in parts", "[app][args]") {
+  CHECK(read({"-cc.custom_ops+", "none,+rms_norm", "-cc.custom_ops+=+silu", "-cc.sizes+=1,2"}).words ==
+        Words{"--compilation-config", R"({"custom_ops":["none","+rms_norm","+silu"],"sizes":[1,2]})"});
+  CHECK(read({"-cc", R"({"a":[]})", "-cc.a+", "b"}).words ==
+        Words{"--compilation-config", R"({"a":["b"]})"});
 }
 
 TEST_CASE("flags of vLLM's may ask for what happens anyway, and for nothing else", "[app][args]") {
@@ -255,6 +303,12 @@ TEST_CASE("flags for what is one way here are taken; what is not done says what 
       {"--h11-max-header-count=256"},
       {"--moe-backend", "triton"},
       {"--profiler-config", "{}"},
+      {"--profiler-config", R"({"profiler": null})"},
+      {"--cpu-offload-gb", "0.0"},
+      {"--api-server-count", "4"},
+      {"--distributed-executor-backend", "ray"},
+      {"--safetensors-load-strategy", "prefetch"},
+      {"--structured-outputs-config", "{\n \"backend\" : \"auto\"\n}"},
       {"--structured-outputs-config", R"({ "backend": "xgrammar" })"}};
   for (const auto& flag : taken) {
     INFO(flag.front());
@@ -265,6 +319,12 @@ TEST_CASE("flags for what is one way here are taken; what is not done says what 
   CHECK(refusal({"M", "--fingerprint-mode=none"}) ==
         "--fingerprint-mode: \"none\" is not offered; there is only full; system_fingerprint names "
         "version and model");
+  CHECK(refusal({"M", "--profiler-config.profiler", "torch"}).find("no /start_profile") !=
+        std::string::npos);
+  CHECK(refusal({"M", "--cpu-offload-gb", "1.0"}).find("is not offered") != std::string::npos);
+  CHECK(refusal({"M", "--cpu-offload-gb", "0.05"}).find("is not offered") != std::string::npos);
+  CHECK(refusal({"M", "--enable-mfu-metrics"}).find("not operations") != std::string::npos);
+  CHECK(refusal({"M", "--stream-interval", "4"}).find("each token when") != std::string::npos);
   CHECK(refusal({"M", "--rope-scaling", "{}"}) ==
         "--rope-scaling: no such flag; write rope_scaling into the model's config.json");
   for (const char* flag :
@@ -294,14 +354,17 @@ TEST_CASE("variables of vLLM's that nothing reads are named", "[app][args]") {
                                      "VLLM_API_KEY=k",
                                      "VLLM_CPU_KVCACHE_SPACE=1",
                                      "VLLM_USE_V1=1",
+                                     "VLLM_HOST_IP=10.0.0.1",
                                      "VLLM_SERVICE_HOST=10.0.0.1",
                                      "VLLM_PORT=tcp://10.0.0.1:8000",
                                      nullptr};
   const auto unread = unread_variables(environment);
-  REQUIRE(unread.size() == 2);
+  REQUIRE(unread.size() == 3);
   CHECK(unread[0] ==
         std::pair<std::string, std::string>{"VLLM_CPU_KVCACHE_SPACE", "--kv-cache-memory-bytes"});
   CHECK(unread[1].first == "VLLM_USE_V1");
+  // Of communication between nodes: neither --host nor --port.
+  CHECK(unread[2] == std::pair<std::string, std::string>{"VLLM_HOST_IP", "nothing here"});
 }
 
 TEST_CASE("an unknown flag is named, with the one that was meant", "[app][args]") {

@@ -283,6 +283,20 @@ def full_log(quire):
         one.stdout.close()
 
 
+def access_lines(quire):
+    """--disable-access-log-for-endpoints leaves out what it names, and nothing else."""
+    one = subprocess.Popen([quire, "serve", TINY, "--device", "mock", "--host", "127.0.0.1", "--port", "0", "--access-log",
+                            "--disable-access-log-for-endpoints", "/health, /metrics"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    found = next((f for line in one.stdout if (f := re.search(r"http://127.0.0.1:\d+", line))), None)
+    check("it serves", found)
+    for path in ("/health", "/metrics?a=1", "/version", "/health/live"):
+        urllib.request.urlopen(found[0] + path, timeout=20).close()
+    one.terminate()
+    log = one.communicate(timeout=20)[1]
+    paths = re.findall(r"path=(\S+)", log)
+    check("only the other paths are logged", sorted(paths) == ["/health/live", "/version"], log)
+
+
 def wrong_starts(quire):
     with tempfile.TemporaryDirectory() as folder:
         fold = pathlib.Path(folder)
@@ -323,7 +337,7 @@ def wrong_starts(quire):
 
 def main():
     quire = sys.argv[1]
-    for test in (client_certificates, time_limits, by_address, second_signal, tracing, block_map, full_log, wrong_starts):
+    for test in (client_certificates, time_limits, by_address, second_signal, tracing, block_map, full_log, access_lines, wrong_starts):
         if len(sys.argv) < 3 or test.__name__ in sys.argv[2:]:
             test(quire)
             print(test.__name__, "ok", flush=True)

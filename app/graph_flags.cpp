@@ -1,0 +1,102 @@
+#include "app/graph_flags.h"
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "app/compilation_json.h"
+#include "engine/capture_sizes.h"
+#include "engine/size_text.h"
+
+namespace quire {
+namespace {
+
+constexpr const char* kEager = "--enforce-eager";
+constexpr const char* kSizes = "--cudagraph-capture-sizes";
+constexpr const char* kMost = "--max-cudagraph-capture-size";
+constexpr const char* kCompilation = "--compilation-config";
+
+CompilationConfig compilation_of(const std::string& json) {
+  auto parsed = parse_compilation_config(json);
+  if (parsed.has_error()) throw CLI::ValidationError(kCompilation, parsed.error().detail);
+  return std::move(*parsed);
+}
+
+// vLLM's sizes count tokens and may be above what runs at once here.
+void take_sizes(EngineConfig& config, const std::string& flag, std::vector<int> sizes) {
+  if (!config.graphs.capture_sizes.empty())
+    throw CLI::ValidationError(flag,
+                               std::string("says other sizes than ") + kSizes + " or " + kMost);
+  for (int& size : sizes) size = std::min(size, config.scheduler.max_num_seqs);
+  config.graphs.capture_sizes = std::move(sizes);
+}
+
+void take_most(EngineConfig& config, const std::string& flag, int most) {
+  if (most == 0) {
+    config.graphs.enforce_eager = true;
+  } else {
+    take_sizes(config, flag, capture_sizes_up_to(std::min(most, config.scheduler.max_num_seqs)));
+  }
+}
+
+void take_compilation(EngineConfig& config, const std::string& json) {
+  const CompilationConfig compilation = compilation_of(json);
+  if (compilation.no_graphs) {
+    config.graphs.enforce_eager = true;
+    return;  // as in vLLM, sizes then say nothing
+  }
+  if (!compilation.capture_sizes.empty()) {
+    std::vector<int> sizes = compilation.capture_sizes;
+    const int most = compilation.max_capture_size.value_or(std::ranges::max(sizes));
+    std::erase_if(sizes, [most](int size) { return size > most; });
+    if (sizes.empty())
+      throw CLI::ValidationError(kCompilation, "all sizes are above max_cudagraph_capture_size");
+    take_sizes(config, kCompilation, std::move(sizes));
+  } else if (compilation.max_capture_size) {
+    take_most(config, kCompilation, *compilation.max_capture_size);
+  }
+}
+
+int most_of(const std::string& text) {
+  const auto count = parse_count(text);
+  if (count.has_error()) throw CLI::ValidationError(kMost, count.error().detail);
+  return static_cast<int>(std::clamp<std::int64_t>(*count, 0, std::numeric_limits<int>::max()));
+}
+
+}  // namespace
+
+void add_graph_flags(CLI::App& app, EngineConfig& config) {
+  app.add_flag(kEager, config.graphs.enforce_eager,
+               "Use no CUDA graphs: the host queues each launch of every step");
+  app.add_option(kSizes, config.graphs.capture_sizes,
+                 "Requests per step for which decode steps are captured: 1,2,4,8 (default: up to "
+                 "--max-num-seqs)")
+      ->delimiter(',');
+  app.add_option_function<std::string>(
+         kMost, [&config](const std::string& text) { take_most(config, kMost, most_of(text)); },
+         "Capture the default sizes up to this one; 0: none")
+      ->type_name("N")
+      ->excludes(kSizes);
+  app.add_option_function<std::string>(
+         kCompilation, [&config](const std::string& json) { take_compilation(config, json); },
+         "vLLM's JSON object: cudagraph_mode NONE is --enforce-eager, and its sizes are those of "
+         "the "
+         "flags above; nothing is compiled")
+      ->type_name("JSON");
+}
+
+std::vector<std::string> idle_graph_flags(const CLI::App& app, EngineConfig& config) {
+  std::vector<std::string> idle;
+  const CLI::Option* compilation = app.get_option(kCompilation);
+  if (compilation->count() > 0) {
+    for (const std::string& member : compilation_of(compilation->results().back()).without_effect)
+      idle.push_back(std::string(kCompilation) + "." + member);
+  }
+  const bool has_graphs = config.device != DeviceKind::cpu;
+  if (has_graphs || config.graphs.capture_sizes.empty() || app.count(kSizes) > 0) return idle;
+  config.graphs.capture_sizes.clear();
+  idle.push_back(app.count(kMost) > 0 ? kMost
+                                      : std::string(kCompilation) + ".cudagraph_capture_sizes");
+  return idle;
+}
+
+}  // namespace quire
