@@ -84,7 +84,6 @@ constexpr ForeignFlag kForeignFlags[] = {
     {"--config-format", "auto|hf"},
     {"--model-impl", "auto|vllm"},
     {"--response-role", "assistant"},
-    {"--chat-template-content-format", "auto|string|openai"},
     {"--distributed-executor-backend", "mp|uni|ray"},
     {"--data-parallel-backend", "mp"},
     {"--logprobs-mode", "raw_logprobs"},

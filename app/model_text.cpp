@@ -91,6 +91,17 @@ void set_parsers(TextDefaults& defaults, const ServeFlags& flags,
   }
 }
 
+void set_content_format(TextDefaults& defaults, const ServeFlags& flags,
+                        const std::optional<ChatTemplate>& chat_template) {
+  defaults.content_format = find_content_format(flags.content_format);
+  if (!chat_template) return;
+  const ContentFormat found = chat_template->content_format(false);
+  const ContentFormat used = defaults.content_format.value_or(found);
+  const log::Level level = used == found ? log::Level::info : log::Level::warn;
+  log::write(level, "chat_template.content_format",
+             {{"used", name_of(used)}, {"detected", name_of(found)}});
+}
+
 }  // namespace
 
 std::unique_ptr<const TextPipeline> load_model_text(const ServeFlags& flags) {
@@ -100,6 +111,7 @@ std::unique_ptr<const TextPipeline> load_model_text(const ServeFlags& flags) {
   TextDefaults defaults;
   set_sampling_defaults(defaults, flags, generation);
   set_parsers(defaults, flags, chat_template);
+  set_content_format(defaults, flags, chat_template);
   defaults.tokenizer_info = tokenizer_info(flags.engine.model.path, chat_template);
   defaults.eos_token_ids = eos_tokens(flags, generation, *tokenizer);
   defaults.template_kwargs = jinja::parse_json(flags.default_kwargs).dict();

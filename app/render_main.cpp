@@ -28,6 +28,7 @@ struct Options {
   std::string messages_file;
   std::string tools_file;
   std::string kwargs;
+  std::string content_format = "auto";
   bool jsonl = false;
   bool no_generation_prompt = false;
   bool continue_final = false;
@@ -190,6 +191,7 @@ int run_once(const Options& options) {
                                          : ChatTemplate::load(options.model);
   TextDefaults defaults;
   defaults.reasoning = reasoning_of_template(chat_template.source());
+  defaults.content_format = find_content_format(options.content_format);
   defaults.trust_request_chat_template = true;
   if (!options.model.empty()) defaults.special_tokens = ChatTemplate::special_tokens(options.model);
   const auto request = openapi::parse_chat_completion(request_of(options));
@@ -211,12 +213,16 @@ void add_options(CLI::App& app, Options& options) {
   app.add_option("--tools", options.tools_file, "JSON list of tools");
   app.add_option("--kwargs", options.kwargs,
                  "JSON object of further names, as {\"enable_thinking\": true}");
+  app.add_option("--chat-template-content-format", options.content_format,
+                 "As of `quire serve`: auto, string or openai")
+      ->check(CLI::IsMember({"auto", "string", "openai"}));
   app.add_flag("--no-generation-prompt", options.no_generation_prompt,
                "End after the last message");
   app.add_flag("--continue", options.continue_final,
                "Leave the last message open, for the model to go on with");
   app.footer(
-      "With --jsonl, a question names its template and what it is about:\n"
+      "With --jsonl, messages go to the template as they are, and a question names its template and\n"
+      "what it is about:\n"
       "  {\"template\": \"…\" or \"model\": \"DIR\", \"messages\": […], \"tools\": […], "
       "\"documents\": […],\n"
       "   \"add_generation_prompt\": true, \"continue_final_message\": false, \"kwargs\": {…},\n"

@@ -61,6 +61,10 @@ void add_text_flags(CLI::App& app, ServeFlags& flags) {
   app.add_option("--default-chat-template-kwargs", flags.default_kwargs,
                  "JSON object given to the chat template where a request does not")
       ->type_name("JSON");
+  app.add_option("--chat-template-content-format", flags.content_format,
+                 "What the chat template is given of a message: string (its texts in one), openai "
+                 "(a list of parts) or auto (a list if the template has a loop over it)")
+      ->check(CLI::IsMember({"auto", "string", "openai"}));
   app.add_flag("--trust-request-chat-template", flags.trust_request_chat_template,
                "Requests may bring their own chat template");
   app.add_option("--generation-config", flags.generation_config,

@@ -40,8 +40,9 @@ struct ServeFlags {
   bool metrics_compat = false;
   std::string otlp_traces_endpoint;  // empty: no spans
 
-  std::string chat_template;          // a file; empty: the model's
-  std::string default_kwargs = "{}";  // JSON object
+  std::string chat_template;            // a file; empty: the model's
+  std::string content_format = "auto";  // auto: as the template takes it
+  std::string default_kwargs = "{}";    // JSON object
   std::string generation_config = "auto";
   std::optional<std::string> tool_call_parser;  // unset: where the chat template speaks of it
   std::optional<std::string> reasoning_parser;

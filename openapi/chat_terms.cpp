@@ -98,6 +98,11 @@ void add_text(std::optional<std::string>& to, std::string_view text) {
   }
 }
 
+void add_part(ChatMessage& to, std::string_view text) {
+  if (to.content) to.part_breaks.push_back(to.content->size());
+  add_text(to.content, text);
+}
+
 bool is_json_object(std::string_view text) {
   simdjson::dom::parser parser;
   JsonElement element;

@@ -47,6 +47,9 @@ void set_thinking(bool enabled, ChatCompletionRequest& chat);
 // Text continues what is already there, on a new line.
 void add_text(std::optional<std::string>& to, std::string_view text);
 
+// The same, of a message: a further part of what it says.
+void add_part(ChatMessage& to, std::string_view text);
+
 // The type of a block or item; false after a failure.
 bool read_type(JsonReader& reader, simdjson::dom::object object, std::string_view& type);
 // A member that must be there, a string.

@@ -103,7 +103,8 @@ struct ToolCall {
 
 struct ChatMessage {
   std::string role{};
-  std::optional<std::string> content{};  // text parts are joined by line ends
+  std::optional<std::string> content{};    // text parts are joined by line ends
+  std::vector<std::size_t> part_breaks{};  // where in content those line ends are
   std::optional<std::string> reasoning{};
   std::optional<std::string> name{};
   std::optional<std::string> tool_call_id{};

@@ -41,6 +41,7 @@ bool read_message(JsonReader& reader, object item, Messages& out) {
   if (!read_content_of(reader, item, "content", message)) return false;
   if (message.role == "assistant" && !out.empty() && is_bare_thought(out.back())) {
     out.back().content = std::move(message.content);
+    out.back().part_breaks = std::move(message.part_breaks);
   } else {
     out.push_back(std::move(message));
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "openapi/chat_terms.h"
 #include "openapi/parse_chat.h"
 
 namespace quire::openapi {
@@ -33,13 +34,15 @@ bool read_part(JsonReader& reader, JsonElement element, std::string& text) {
   if (JsonElement t; !part["type"].get(t) && t.get(type)) {
     return reader.in_member("type", [&] { return reader.expected("a string", t); });
   }
-  if (type != "text" && type != "input_text" && type != "output_text" && type != "refusal") {
+  constexpr std::string_view kTypes[] = {"text", "input_text", "output_text", "refusal",
+                                         "thinking"};
+  if (std::ranges::find(kTypes, type) == std::end(kTypes)) {
     return reader.in_member("type", [&] {
       return reader.fail(
           fmt::format("\"{}\" is not supported: the model takes text only", type.substr(0, 40)));
     });
   }
-  const std::string_view key = type == "refusal" ? "refusal" : "text";
+  const std::string_view key = type == "refusal" || type == "thinking" ? type : "text";
   JsonElement value;
   if (part[key].get(value)) return reader.fail(fmt::format("{} is missing", key));
   return reader.in_member(key, [&] { return read(reader, value, text); });
@@ -48,16 +51,17 @@ bool read_part(JsonReader& reader, JsonElement element, std::string& text) {
 }  // namespace
 
 bool read_content(JsonReader& reader, JsonElement element, ChatMessage& out) {
-  std::string& content = out.content.emplace();
-  if (element.is_string()) return read(reader, element, content);
+  out.content.reset();
+  out.part_breaks.clear();
+  if (element.is_string()) return read(reader, element, out.content.emplace());
   simdjson::dom::array parts;
   if (element.get(parts)) return reader.expected("a string or an array of parts", element);
   std::size_t i = 0;
   for (const JsonElement part : parts) {
     std::string text;
     if (!reader.in_item(i, [&] { return read_part(reader, part, text); })) return false;
-    if (i++ > 0) content += '\n';
-    content += text;
+    ++i;
+    add_part(out, text);
   }
   return true;
 }
@@ -134,7 +138,9 @@ bool read(JsonReader& reader, JsonElement element, ChatMessage& out) {
   if (out.role == "function") out.role = "tool";  // what answered a function_call
   // A tool may have nothing to say, and clients of those that return nothing send null.
   const bool may_be_empty = out.role == "assistant" || out.role == "tool";
-  if (!out.content && !may_be_empty) return reader.fail("content is missing");
+  // A list of no parts says nothing, too, but was sent.
+  if (!out.content && !may_be_empty && !object["content"].is_array())
+    return reader.fail("content is missing");
   return true;
 }
 

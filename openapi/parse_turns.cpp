@@ -26,6 +26,16 @@ ChatMessage& message_of(std::string_view role, Messages& out) {
   return out.back();
 }
 
+// An instruction is one text, also of several blocks.
+void add_said(std::string_view role, std::string_view text, Messages& out) {
+  ChatMessage& message = message_of(role, out);
+  if (role == "system") {
+    add_text(message.content, text);
+  } else {
+    add_part(message, text);
+  }
+}
+
 bool read_tool_use(JsonReader& reader, object block, Messages& out) {
   ToolCall call;
   if (!read_needed(reader, block, "id", call.id)) return false;
@@ -72,7 +82,7 @@ bool read_tool_result(JsonReader& reader, object block, Messages& out) {
 bool read_text(JsonReader& reader, object block, std::string_view role, Messages& out) {
   std::string text;
   if (!read_needed(reader, block, "text", text)) return false;
-  add_text(message_of(role, out).content, text);
+  add_said(role, text, out);
   return true;
 }
 
@@ -96,7 +106,7 @@ bool read_content(JsonReader& reader, JsonElement element, std::string_view role
   if (element.is_string()) {
     std::string text;
     if (!read(reader, element, text)) return false;
-    add_text(message_of(role, out).content, text);
+    add_said(role, text, out);
     return true;
   }
   simdjson::dom::array blocks;

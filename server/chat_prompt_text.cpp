@@ -26,11 +26,14 @@ void set_effort(const std::string& effort, Dict& kwargs) {
   for (const char* name : {"enable_thinking", "thinking"}) kwargs.set(name, Value(effort != "none"));
 }
 
-ChatTemplateInput template_input(const ChatCompletionRequest& request, std::string_view source,
-                                 const TextDefaults& defaults) {
+ChatTemplateInput template_input(const ChatCompletionRequest& request,
+                                 const ChatTemplate& chat_template, const TextDefaults& defaults,
+                                 std::optional<ContentFormat> format) {
   ChatTemplateInput input;
-  input.messages = template_messages(request, source);
   if (shows_tools(request, defaults)) input.tools = jinja::parse_json(request.tools);
+  if (!format) format = defaults.content_format;
+  if (!format) format = chat_template.content_format(!input.tools.is_none());
+  input.messages = template_messages(request, chat_template.source(), *format);
   if (!request.documents.empty()) input.documents = jinja::parse_json(request.documents);
   input.add_generation_prompt = request.add_generation_prompt;
   input.continue_final_message = request.continue_final_message;
@@ -60,7 +63,8 @@ Result<void> check_effort(const ChatCompletionRequest& request, const TextDefaul
 }  // namespace
 
 Result<std::string> chat_prompt_text(const ChatCompletionRequest& request,
-                                     const ChatTemplate* of_model, const TextDefaults& defaults) {
+                                     const ChatTemplate* of_model, const TextDefaults& defaults,
+                                     std::optional<ContentFormat> format) {
   if (const auto ok = check_effort(request, defaults); !ok) return ok.error();
   if (request.chat_template && !defaults.trust_request_chat_template) {
     return bad_request(
@@ -79,7 +83,7 @@ Result<std::string> chat_prompt_text(const ChatCompletionRequest& request,
     if (request.chat_template) of_request = ChatTemplate::parse(source, defaults.special_tokens);
     const ChatTemplate& chat_template = of_request ? *of_request : *of_model;
     const auto render_one = [&](const ChatCompletionRequest& one) {
-      return chat_template.render(template_input(one, source, defaults));
+      return chat_template.render(template_input(one, chat_template, defaults, format));
     };
     RenderResult rendered = render_one(request);
     if (!rendered) return rendered.error->to_error();

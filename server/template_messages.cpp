@@ -52,26 +52,65 @@ Value tool_call_value(const openapi::ToolCall& call) {
   return Value(std::move(entry));
 }
 
+Value part_value(std::string_view text) {
+  static const Value kType("type"), kText("text");
+  Dict part;
+  part.set(kType, kText);
+  part.set(kText, Value(text));
+  return Value(std::move(part));
+}
+
+void for_each_part(const ChatMessage& message, const auto& visit) {
+  if (!message.content) return;
+  const std::string_view content = *message.content;
+  std::size_t begin = 0;
+  for (const std::size_t end : message.part_breaks) {
+    visit(content.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  visit(content.substr(begin));
+}
+
+// Without parts that say nothing, which vLLM leaves out where it makes one text.
+std::string text_of(const ChatMessage& message) {
+  if (message.part_breaks.empty()) return message.content.value_or("");
+  std::string text;
+  for_each_part(message, [&](std::string_view part) {
+    if (!text.empty() && !part.empty()) text += '\n';
+    text += part;
+  });
+  return text;
+}
+
+// vLLM's rule: a tool's parts are joined for every template, most of which take a text there.
+Value content_value(const ChatMessage& message, ContentFormat format) {
+  if (format == ContentFormat::text) return Value(text_of(message));
+  if (message.role == "tool") return Value(message.content.value_or(""));
+  jinja::List parts;
+  for_each_part(message, [&](std::string_view part) { parts.push_back(part_value(part)); });
+  return Value(std::move(parts));
+}
+
 // Templates that look for "thinking", gpt-oss's, take beside calls a thought or a text, which is
 // then a thought to them, and not both.
-void set_thinking(Dict& entry, const ChatMessage& message) {
+void set_thinking(Dict& entry, const ChatMessage& message, ContentFormat format) {
   std::string thinking = *message.reasoning;
   if (!message.tool_calls.empty() && message.content && !message.content->empty()) {
     thinking += "\n\n" + *message.content;
-    entry.set("content", Value(""));
+    entry.set("content", format == ContentFormat::text ? Value("") : Value(jinja::List()));
   }
   entry.set("thinking", Value(std::move(thinking)));
 }
 
-Value message_value(const ChatMessage& message, bool names_thinking) {
+Value message_value(const ChatMessage& message, bool names_thinking, ContentFormat format) {
   Dict entry;
   static const Value kRole("role"), kContent("content");
   entry.set(kRole, Value(message.role));
-  entry.set(kContent, Value(message.content.value_or("")));
+  entry.set(kContent, content_value(message, format));
   if (message.reasoning) {
     entry.set("reasoning", Value(*message.reasoning));
     entry.set("reasoning_content", Value(*message.reasoning));
-    if (names_thinking) set_thinking(entry, message);
+    if (names_thinking) set_thinking(entry, message, format);
   }
   if (message.name) entry.set("name", Value(*message.name));
   if (message.tool_call_id) entry.set("tool_call_id", Value(*message.tool_call_id));
@@ -83,7 +122,7 @@ Value message_value(const ChatMessage& message, bool names_thinking) {
   return Value(std::move(entry));
 }
 
-Value list_of(const Messages& messages, std::string_view source) {
+Value list_of(const Messages& messages, std::string_view source, ContentFormat format) {
   jinja::List list;
   const auto has_reasoning = [](const ChatMessage& message) {
     return message.reasoning.has_value();
@@ -91,7 +130,7 @@ Value list_of(const Messages& messages, std::string_view source) {
   const bool names_thinking = std::ranges::any_of(messages, has_reasoning) &&
                               source.find("message.thinking") != source.npos;
   for (const ChatMessage& message : messages)
-    list.push_back(message_value(message, names_thinking));
+    list.push_back(message_value(message, names_thinking, format));
   return Value(std::move(list));
 }
 
@@ -107,6 +146,7 @@ void join_instructions(Messages& messages, Messages::iterator end) {
   if (rest == messages.begin()) return;
   ChatMessage& first = messages.front();
   first.role = "system";
+  if (rest - messages.begin() > 1) first.part_breaks.clear();
   for (auto next = messages.begin() + 1; next != rest; ++next) {
     first.content =
         first.content.value_or("").append(kBetweenInstructions) + next->content.value_or("");
@@ -125,17 +165,18 @@ void rename_developers(Messages& messages) {
 
 }  // namespace
 
-Value template_messages(const openapi::ChatCompletionRequest& request, std::string_view source) {
+Value template_messages(const openapi::ChatCompletionRequest& request, std::string_view source,
+                        ContentFormat format) {
   const bool may_change =
       request.joins_system || std::ranges::any_of(request.messages, is_developer);
-  if (!may_change || names(source, "developer")) return list_of(request.messages, source);
+  if (!may_change || names(source, "developer")) return list_of(request.messages, source, format);
   Messages messages = request.messages;
   if (request.joins_system) {
     join_instructions(messages, messages.end());
   } else {
     rename_developers(messages);
   }
-  return list_of(messages, source);
+  return list_of(messages, source, format);
 }
 
 namespace {
@@ -172,9 +213,12 @@ Result<void> check_roles(const ChatCompletionRequest& request, std::string_view 
   if (std::ranges::none_of(request.messages, is_own)) return {};
   const std::string mark = new_mark();
   ChatCompletionRequest marked = request;
-  for (std::size_t i = 0; i < marked.messages.size(); ++i)
-    if (is_own(marked.messages[i]))
-      marked.messages[i].content = fmt::format("{}{:0{}}", mark, i, kIndexDigits);
+  for (std::size_t i = 0; i < marked.messages.size(); ++i) {
+    ChatMessage& message = marked.messages[i];
+    if (!is_own(message)) continue;
+    message.content = fmt::format("{}{:0{}}", mark, i, kIndexDigits);
+    message.part_breaks.clear();
+  }
   const RenderResult result = render(marked);
   if (!result) return {};  // it reads these messages, to which other words do not fit
   const std::vector<bool> shown = find_marks(result.text, mark, request.messages.size());

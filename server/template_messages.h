@@ -16,8 +16,9 @@ namespace quire {
 // and joins the others at the beginning, of which many templates take only one. With
 // request.joins_system all system and developer messages become one first message, as vLLM's
 // /v1/responses has it.
+// What they say is given in `format`, but for what a tool said, which is a text to any template.
 jinja::Value template_messages(const openapi::ChatCompletionRequest& request,
-                               std::string_view source);
+                               std::string_view source, ContentFormat format);
 
 using RenderRequest = std::function<RenderResult(const openapi::ChatCompletionRequest&)>;
 

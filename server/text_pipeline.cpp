@@ -116,7 +116,8 @@ Result<Tokenizer::Pair> TextPipeline::encode_pair(const std::string& query,
     message.role = role;
     message.content = *text;
   }
-  auto rendered = render(request);
+  // Templates of pairs take texts, as in vLLM.
+  auto rendered = chat_prompt_text(request, &*template_, defaults_, ContentFormat::text);
   if (!rendered) return rendered.error();
   auto ids = encode(*rendered, false, max_tokens);
   if (!ids) return ids.error();

@@ -35,6 +35,7 @@ struct TextDefaults {
   bool prompt_tokens_details = true;     // usage says how much of the prompt was cached
   bool force_include_usage = false;
   bool template_was_given = false;  // --chat-template: it also words pairs that are rated
+  std::optional<ContentFormat> content_format{};  // unset: as the template takes it
 };
 
 struct ChatPrompt {

@@ -14,6 +14,7 @@ std::size_t size_of(const StoredResponse& response) {
          {&message.content, &message.reasoning, &message.name, &message.tool_call_id}) {
       if (*text) size += (*text)->size();
     }
+    size += message.part_breaks.size() * sizeof(std::size_t);
     for (const openapi::ToolCall& call : message.tool_calls) {
       size +=
           sizeof call + call.id.size() + call.function.name.size() + call.function.arguments.size();

@@ -29,6 +29,9 @@ def call(**content):
 REQUESTS = {
     "plain": {"messages": [{"role": "system", "content": "S"}, USER]},
     "parts": {"messages": [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}]},
+    "many kinds of parts": {"messages": [{"role": "user", "content": ["a", {"type": "input_text", "text": "b"}]},
+                                         {"role": "assistant", "content": [{"type": "refusal", "refusal": "c"}, {"type": "output_text", "text": "d"}]}, USER]},
+    "no parts": {"messages": [{"role": "user", "content": []}]},
     "developer": {"messages": [{"role": "developer", "content": "D"}, USER]},
     "call": {"messages": call(content=""), "tools": TOOLS},
     "call with null": {"messages": call(content=None), "tools": TOOLS},
@@ -53,7 +56,29 @@ def of_render(body, *flags):
     return run.stdout if run.returncode == 0 else "refused: " + run.stderr.removeprefix("quire render: ").strip()
 
 
+LISTS = "{% for m in messages %}<{{ m.role }}>{% for c in m.content %}[{{ c.text }}]{% endfor %}{% endfor %}"
+
+
+def check_formats():
+    """A template for lists alone shows all parts, and --chat-template-content-format overrides what it is found to take."""
+    request = REQUESTS["parts"]
+    with tempfile.TemporaryDirectory() as folder:
+        template = pathlib.Path(folder, "lists.jinja")
+        template.write_text(LISTS)
+        for given, expected in (("auto", "<user>[a][b]"), ("openai", "<user>[a][b]"), ("string", "<user>[][][]")):
+            flag = ["--chat-template-content-format", given]
+            got = of_render(request, "--template", template, *flag)
+            check(f"{given}: {expected}", got == expected, got)
+            with Server(QUIRE, TINY, "--device", "mock", "--chat-template", template, *flag) as server:
+                check(f"the server's {given}", of_server(server, request) == expected, of_server(server, request))
+                texts = {"max_tokens": 1, "messages": [{"role": "user", "content": request["messages"][0]["content"]}]}
+                # Messages and Responses have other members around the same parts.
+                wanted = len(server.post("/tokenize", **request)["tokens"])
+                check(f"{given}: Messages", server.post("/v1/messages/count_tokens", **{"messages": texts["messages"], "model": "m"})["input_tokens"] == wanted, wanted)
+
+
 def main():
+    check_formats()
     compared = 0
     with Server(QUIRE, TINY, "--device", "mock", "--trust-request-chat-template") as server:
         for folder in sorted(file.parent for file in TEMPLATES.glob("*/template.jinja")):

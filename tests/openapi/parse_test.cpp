@@ -42,6 +42,7 @@ TEST_CASE("a chat request arrives in its struct", "[openapi][parse]") {
   CHECK(chat->n == 2);
   REQUIRE(chat->messages.size() == 3);
   CHECK(chat->messages[0].content == "a\nb");
+  CHECK(chat->messages[0].part_breaks == std::vector<std::size_t>{1});
   CHECK_FALSE(chat->messages[1].content);
   CHECK(chat->messages[1].reasoning == "hm");
   CHECK(chat->messages[1].tool_calls.at(0).function.arguments == R"({"x":1})");

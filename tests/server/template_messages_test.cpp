@@ -28,8 +28,9 @@ ChatCompletionRequest chat(
 
 RenderResult render(const ChatCompletionRequest& request, const std::string& source) {
   ChatTemplateInput input;
-  input.messages = template_messages(request, source);
-  return ChatTemplate::parse(source).render(input);
+  const ChatTemplate chat_template = ChatTemplate::parse(source);
+  input.messages = template_messages(request, source, chat_template.content_format(false));
+  return chat_template.render(input);
 }
 
 std::string rendered(const ChatCompletionRequest& request, const std::string& source) {

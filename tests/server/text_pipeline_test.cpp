@@ -28,6 +28,18 @@ TEST_CASE("whether a template opens thoughts is known from the start", "[server]
   CHECK_FALSE(pipeline("{{ raise_exception('no') }}", "think").opens_thought_when_asked());
 }
 
+TEST_CASE("a template that words pairs is given texts, whatever it has loops over", "[server][text]") {
+  TextDefaults defaults;
+  defaults.template_was_given = true;
+  const TextPipeline text(
+      Tokenizer::load("models/quire-tiny"),
+      ChatTemplate::parse("{% for m in messages %}<{{ m.content }}>{% for c in m.content %}{% endfor %}{% endfor %}"),
+      defaults);
+  const auto pair = text.encode_pair("a", "b", 100);
+  REQUIRE(pair.has_value());
+  CHECK(pair->ids == text.tokenizer().encode("<a><b>", false));
+}
+
 TEST_CASE("special tokens within a marker reach the parser", "[server][text]") {
   const auto tokenizer = Tokenizer::load("models/quire-tiny");
   const auto text = pipeline("x", "think", "hermes");

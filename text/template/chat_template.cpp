@@ -190,20 +190,31 @@ std::optional<JsonDocument> read_json(const fs::path& path) {
 }  // namespace
 
 struct ChatTemplate::Parts {
-  std::unique_ptr<jinja::TemplateTree> main;
+  struct Tree {
+    std::unique_ptr<jinja::TemplateTree> tree;
+    ContentFormat content = ContentFormat::text;
+    explicit operator bool() const { return tree != nullptr; }
+  };
+  Tree main;
   // Where the model has another one for requests with tools.
-  std::unique_ptr<jinja::TemplateTree> with_tools;
+  Tree with_tools;
   Dict tokens;
   std::string source;
 
   void add(const std::string& source, const std::string& origin, bool is_for_tools) {
-    (is_for_tools ? with_tools : main) = parse_or_throw(source, origin);
+    Tree& into = is_for_tools ? with_tools : main;
+    into.tree = parse_or_throw(source, origin);
+    into.content = content_format_of(*into.tree);
     this->source += source;
   }
 
   void need_one(const std::string& model) const {
     if (main || with_tools) return;
     throw Failure(ErrorCode::not_found, model + ": the model has no chat template");
+  }
+
+  const Tree& for_request(bool has_tools) const {
+    return has_tools && with_tools ? with_tools : main;
   }
 
   // A text, or texts by name: a list of them, or (as transformers has them in memory) an object.
@@ -296,8 +307,7 @@ RenderResult ChatTemplate::render(const ChatTemplateInput& input) const {
                   "continues the final "
                   "message, the other begins a new one");
     }
-    const bool has_tools = !input.tools.is_none();
-    const auto& tree = has_tools && parts_->with_tools ? parts_->with_tools : parts_->main;
+    const auto& tree = parts_->for_request(!input.tools.is_none()).tree;
     if (!tree)
       jinja::fail(Kind::value, "the model has a chat template for requests with tools only");
 
@@ -318,7 +328,11 @@ RenderResult ChatTemplate::render(const ChatTemplateInput& input) const {
 }
 
 RenderResult ChatTemplate::render_context(const Dict& context, std::optional<std::tm> now) const {
-  return caught([&] { return render_names(*parts_->main, context, now); });
+  return caught([&] { return render_names(*parts_->main.tree, context, now); });
+}
+
+ContentFormat ChatTemplate::content_format(bool has_tools) const {
+  return parts_->for_request(has_tools).content;
 }
 
 const std::string& ChatTemplate::source() const { return parts_->source; }

@@ -11,6 +11,7 @@
 #include "jinja/error.h"
 #include "jinja/values/dict.h"
 #include "jinja/values/value.h"
+#include "text/template/content_format.h"
 
 namespace quire {
 
@@ -51,6 +52,10 @@ class ChatTemplate {
   RenderResult render(const ChatTemplateInput& input) const;
   // Only the names in `context`, no defaults and nothing done around the template.
   RenderResult render_context(const jinja::Dict& context, std::optional<std::tm> now = {}) const;
+
+  // What it takes a message's content as, by itself; where the model has two templates, the one for
+  // such requests.
+  ContentFormat content_format(bool has_tools) const;
 
   // The templates' text, one after the other.
   const std::string& source() const;
