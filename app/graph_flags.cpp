@@ -78,8 +78,7 @@ void add_graph_flags(CLI::App& app, EngineConfig& config) {
       ->excludes(kSizes);
   app.add_option_function<std::string>(
          kCompilation, [&config](const std::string& json) { take_compilation(config, json); },
-         "vLLM's JSON object: cudagraph_mode NONE is --enforce-eager, and its sizes are those of "
-         "the "
+         "vLLM's JSON object: cudagraph_mode NONE is --enforce-eager, and its sizes are those of the "
          "flags above; nothing is compiled")
       ->type_name("JSON");
 }
