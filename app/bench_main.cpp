@@ -18,6 +18,7 @@
 #include "app/exit_codes.h"
 #include "app/failure_text.h"
 #include "app/forgiving_args.h"
+#include "app/graph_flags.h"
 #include "app/idle_flags.h"
 #include "app/pull_main.h"
 #include "engine/core/served_model.h"
@@ -216,6 +217,8 @@ int bench_main(int argc, const char* const* argv) {
     if (flags.engine.model.path.empty()) throw CLI::RequiredError("MODEL");
     refuse_idle_flags(app);
     flags.engine.model.path = local_model(flags.engine.model.path);
+    if (const auto choice = choose_device(flags.engine.device))
+      idle_graph_flags(app, flags.engine, choice->kind);
     check_engine_flags(app, flags.engine);
     flags.generate_is_asked = app.count("--n-gen") > 0;
     return write(run(flags), flags.json);

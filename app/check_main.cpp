@@ -13,6 +13,7 @@
 #include "app/engine_flags.h"
 #include "app/failure_text.h"
 #include "app/forgiving_args.h"
+#include "app/graph_flags.h"
 #include "app/idle_flags.h"
 #include "engine/config.h"
 
@@ -220,6 +221,8 @@ int check_main(int argc, const char* const* argv) {
   try {
     parse_forgivingly(app, argc, argv);
     refuse_idle_flags(app, flags);
+    if (const auto choice = choose_device(flags.engine.device))
+      idle_graph_flags(app, flags.engine, choice->kind);
     return run(flags);
   } catch (const CLI::Success& asked_for_help) {
     return app.exit(asked_for_help);

@@ -23,6 +23,7 @@ CompilationConfig compilation_of(const std::string& json) {
 
 // vLLM's sizes count tokens and may be above what runs at once here.
 void take_sizes(EngineConfig& config, const std::string& flag, std::vector<int> sizes) {
+  if (config.graphs.enforce_eager) return;  // as in vLLM, sizes then say nothing
   if (!config.graphs.capture_sizes.empty())
     throw CLI::ValidationError(flag,
                                std::string("says other sizes than ") + kSizes + " or " + kMost);
@@ -42,7 +43,8 @@ void take_compilation(EngineConfig& config, const std::string& json) {
   const CompilationConfig compilation = compilation_of(json);
   if (compilation.no_graphs) {
     config.graphs.enforce_eager = true;
-    return;  // as in vLLM, sizes then say nothing
+    config.graphs.capture_sizes.clear();
+    return;
   }
   if (!compilation.capture_sizes.empty()) {
     std::vector<int> sizes = compilation.capture_sizes;
@@ -83,14 +85,15 @@ void add_graph_flags(CLI::App& app, EngineConfig& config) {
       ->type_name("JSON");
 }
 
-std::vector<std::string> idle_graph_flags(const CLI::App& app, EngineConfig& config) {
+std::vector<std::string> idle_graph_flags(const CLI::App& app, EngineConfig& config,
+                                          DeviceKind device) {
   std::vector<std::string> idle;
   const CLI::Option* compilation = app.get_option(kCompilation);
   if (compilation->count() > 0) {
     for (const std::string& member : compilation_of(compilation->results().back()).without_effect)
       idle.push_back(std::string(kCompilation) + "." + member);
   }
-  const bool has_graphs = config.device != DeviceKind::cpu;
+  const bool has_graphs = device != DeviceKind::cpu;
   if (has_graphs || config.graphs.capture_sizes.empty() || app.count(kSizes) > 0) return idle;
   config.graphs.capture_sizes.clear();
   idle.push_back(app.count(kMost) > 0 ? kMost

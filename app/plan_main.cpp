@@ -12,6 +12,7 @@
 #include "app/engine_flags.h"
 #include "app/failure_text.h"
 #include "app/forgiving_args.h"
+#include "app/graph_flags.h"
 #include "app/pull_main.h"
 #include "cpu/cpu_backend.h"
 #include "engine/core/served_model.h"
@@ -177,6 +178,8 @@ int plan_main(int argc, const char* const* argv) {
     if (flags.engine.model.path.empty()) throw CLI::RequiredError("MODEL");
     flags.engine.model.path = local_model(flags.engine.model.path);
     find_draft_model(flags.engine, false);
+    if (const auto choice = choose_planned_device(flags.engine.device, flags.total_bytes))
+      idle_graph_flags(app, flags.engine, choice->kind);
     check_engine_flags(app, flags.engine);
     return run(flags);
   } catch (const CLI::Success& asked_for_help) {

@@ -249,7 +249,7 @@ fs::path pull(const Hub& hub, const Cache& cache, const ModelName& name, const P
   if (find_file(info, kIndex) == nullptr && find_file(info, kSingle) == nullptr) {
     throw Failure(ErrorCode::unsupported,
                   name.text() + " has no model.safetensors and no " + std::string(kIndex) +
-                      ": weights in other formats (GGUF, PyTorch's) are not served");
+                      ": shards without an index and other formats (GGUF, PyTorch's) are not pulled");
   }
   Pulling pulling{hub, cache, name, progress, info.commit};
   std::vector<RepoFile> small;

@@ -30,6 +30,9 @@ constexpr std::string_view kScales[] = {"_scale", "_scale_inv", "_scales", "_zer
 constexpr std::string_view kGgufRopes[] = {"rope_freqs.weight", "rope_factors_long.weight",
                                            "rope_factors_short.weight"};
 
+// And where pictures are read: some files have that beside the text part.
+constexpr std::string_view kGgufVision[] = {"v.", "mm."};
+
 bool holds(std::string_view name, std::string_view part) {
   return name.find(part) != std::string_view::npos;
 }
@@ -96,7 +99,11 @@ class Unused {
 
  private:
   std::string name_in_file(std::string_view name) const {
-    return is_gguf_ ? stored_name(checkpoint_.directory(), std::string(name)) : std::string(name);
+    std::string text =
+        is_gguf_ ? stored_name(checkpoint_.directory(), std::string(name)) : std::string(name);
+    std::ranges::replace_if(
+        text, [](unsigned char c) { return c < ' ' || c == 0x7f; }, '?');  // it goes to a terminal
+    return text;
   }
 
   [[noreturn]] void refuse(std::string_view name, const std::string& why) const {
@@ -108,7 +115,10 @@ class Unused {
     const auto in_name = [&](std::string_view part) { return holds(name, part); };
     const auto ends = [&](std::string_view part) { return name.ends_with(part); };
     if (std::ranges::any_of(kOthers, in_name) || std::ranges::any_of(kScales, ends)) return true;
-    if (is_gguf_ && std::ranges::find(kGgufRopes, name) != std::end(kGgufRopes)) return true;
+    const auto begins = [&](std::string_view part) { return name.starts_with(part); };
+    if (is_gguf_ && (std::ranges::find(kGgufRopes, name) != std::end(kGgufRopes) ||
+                     std::ranges::any_of(kGgufVision, begins)))
+      return true;
     if (config_.tie_word_embeddings && holds(name, "lm_head.")) return true;
     return pools_ && std::ranges::any_of(kHeads, in_name);
   }
@@ -119,10 +129,16 @@ class Unused {
     const Checkpoint::Entry* head = nullptr;
     const Checkpoint::Entry* embedding = nullptr;
     for (const auto& [name, entry] : checkpoint_.tensors()) {
-      if (name.ends_with("lm_head.weight")) head = &entry;
-      if (name.ends_with("embed_tokens.weight")) embedding = &entry;
+      const auto is = [&](std::string_view what) {
+        return name.ends_with(what) &&
+               std::ranges::none_of(kOthers, [&](std::string_view part) { return holds(name, part); });
+      };
+      if (is("lm_head.weight")) head = &entry;
+      if (is("embed_tokens.weight")) embedding = &entry;
     }
-    if (head == nullptr || embedding == nullptr || same_values(*head, *embedding)) return "";
+    if (head == nullptr || embedding == nullptr || head->tensor->type != embedding->tensor->type ||
+        same_values(*head, *embedding))
+      return "";
     return "lm_head.weight is not read, since tie_word_embeddings is true, and it is not the "
            "embedding's copy";
   }

@@ -23,7 +23,8 @@ struct Messages : ChatCompletionRequest {
 };
 
 bool read_system(JsonReader& reader, JsonElement element, Messages& out) {
-  return read_blocks_of_text(reader, element, out.system);
+  // Claude Code's own line has a number of each request, after which no prefix would be found again.
+  return read_blocks_of_text(reader, element, out.system, "x-anthropic-billing-header");
 }
 
 bool read_conversation(JsonReader& reader, JsonElement element, Messages& out) {

@@ -137,7 +137,8 @@ bool read_turn(JsonReader& reader, JsonElement element, Messages& out) {
 
 }  // namespace
 
-bool read_blocks_of_text(JsonReader& reader, JsonElement element, std::optional<std::string>& out) {
+bool read_blocks_of_text(JsonReader& reader, JsonElement element, std::optional<std::string>& out,
+                         std::string_view left_out) {
   if (element.is_string()) return read(reader, element, out);
   simdjson::dom::array blocks;
   if (element.get(blocks)) return reader.expected("a string or an array of blocks", element);
@@ -151,7 +152,7 @@ bool read_blocks_of_text(JsonReader& reader, JsonElement element, std::optional<
       if (!read_type(reader, block, type)) return false;
       if (type != "text") return refuse_type(reader, type, "text");
       if (!read_needed(reader, block, "text", text)) return false;
-      add_text(out, text);
+      if (left_out.empty() || !text.starts_with(left_out)) add_text(out, text);
       return true;
     };
     if (!reader.in_item(i++, read_one)) return false;

@@ -12,7 +12,9 @@
 namespace quire::openapi {
 
 // A string or text blocks.
-bool read_blocks_of_text(JsonReader& reader, JsonElement element, std::optional<std::string>& out);
+// left_out: how blocks begin that do not count.
+bool read_blocks_of_text(JsonReader& reader, JsonElement element, std::optional<std::string>& out,
+                         std::string_view left_out = {});
 
 // Turns of one role in a row become one message; each tool_result a message of its own.
 bool read_turns(JsonReader& reader, JsonElement element, std::vector<ChatMessage>& out);

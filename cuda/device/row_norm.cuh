@@ -12,7 +12,7 @@ namespace quire::cuda {
 constexpr int kNormLanes = 256, kNormWarps = kNormLanes / 32;
 
 __device__ __forceinline__ void add_squares(float& sum, const Wide<float>& row) {
-  for (int k = 0; k < kWideWidth; ++k) sum += row.at[k] * row.at[k];
+  for (int k = 0; k < kWideWidth; ++k) sum = fmaf(row.at[k], row.at[k], sum);
 }
 
 __device__ __forceinline__ float norm_scale(float squares, float inverse_width, float eps) {

@@ -7,9 +7,9 @@
 namespace quire::cuda {
 
 constexpr int kFusedRows = 8;
-// Beyond it a norm of its own is quicker: every block takes it again before it reads on, for 0.4 µs
-// of a row of 4,096 and 1.3 of three of 2,048 or six of 1,024, but 3.3 of four of 4,096; the kernel
-// that it saves is 1.5 where it starts ahead (predicted, tests/perf/cuda_model.py).
+// Beyond it the norm is a kernel of its own, 1.5 µs where it starts ahead. Before it every block
+// takes the norm again, which delays its product by 0.8 µs for a row of 2,048, 1.6 for one of 4,096
+// and 2.2 for one of 6,144 (predicted, tests/perf/cuda_model.py; a device has to say).
 constexpr std::int64_t kMostNormed = 6144;
 
 inline bool block_can_norm(const FusedLinearArgs& c) {

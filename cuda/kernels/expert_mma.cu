@@ -32,7 +32,8 @@ std::size_t ring_bytes(const ExpertProduct& product, int tokens, int stages) {
 // Of the ring for tiles of so many tokens, or 0 where a block has too little shared memory.
 template <class Format>
 int ring_stages(const ExpertProduct& product, int tokens) {
-  constexpr std::size_t kStatic = kManyTileTokens * sizeof(int) + kRows * sizeof(float);
+  constexpr std::size_t kStatic = 1024;  // a row's floats, up to where dynamic memory may begin
+  static_assert(kRows * sizeof(float) <= kStatic);
   const auto fits = [&](int stages) {
     return ring_bytes<Format>(product, tokens, stages) + kStatic <= shared_memory_limit();
   };

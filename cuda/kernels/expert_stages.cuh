@@ -56,7 +56,8 @@ struct ProductTile {
   const MmaProduct<Format>& p;
   ExpertTile tile;
   int column0;
-  const typename Format::Scale* scales;  // [scale_columns][kRows], shared
+  // [scale_columns][kRows], shared; of scales that are folded see folded_place().
+  const typename Format::Scale* scales;
 
   // Row of the expert's matrix; of one that no column has, the last of its half.
   __device__ __forceinline__ int weight_row(int row) const {

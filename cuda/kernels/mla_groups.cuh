@@ -157,7 +157,8 @@ struct ScoreGroup {
       // What weights are relative to follows the maximum only where they would grow beyond 2^8:
       // after the first tile that is rare, and then nothing is rescaled.
       top = top > max[h] + kMostGrowth ? top : max[h];
-      const float base = top == -INFINITY ? 0.f : top;  // no key yet: weights are 0, not NaN
+      // No key yet: weights are 0, not NaN. In f16 those below 2^-25 are 0 as well.
+      const float base = top == -INFINITY ? 0.f : top;
       const float factor = exp2_approximate(max[h] - base);
       float total = 0.f;
 #pragma unroll

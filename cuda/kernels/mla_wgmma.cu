@@ -110,8 +110,9 @@ template <class T, class Cache>
 __device__ __forceinline__ void weigh_tiles(const LatentParams<T, Cache>& p, const LatentRows& rows,
                                             int first, int last, LatentStages<T, Cache>& shared) {
   const int seen_by_all = rows.position(0, p.heads) + 1;
-  if constexpr (kWidens<T, Cache>) meet();  // it is known by what queries are raised
+  if constexpr (kRaises<T, Cache>) meet();  // it is known by what queries are raised
   ScoreGroup<T, Cache> group(p, rows, shared);
+  if constexpr (kWidens<T, Cache> && !kRaises<T, Cache>) meet();
   for (int t = first - 1, stage = 0; t < last; ++t, stage = next_stage<T, Cache>(stage)) {
     meet();
     if (t + 1 == last) continue;

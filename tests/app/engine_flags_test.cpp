@@ -107,6 +107,13 @@ TEST_CASE("graphs are what vLLM's --compilation-config says of them") {
   CHECK(sizes({"--max-cudagraph-capture-size", "3"}) == Sizes{1, 2, 3});
   CHECK(sizes({"--max-cudagraph-capture-size", "512"}) == Sizes{1, 2, 4, 6});
   CHECK(parsed({"m", "--max-cudagraph-capture-size", "0"}).graphs.enforce_eager);
+  CHECK(sizes({"--enforce-eager", "--max-cudagraph-capture-size", "4"}).empty());
+  CHECK(sizes({"--enforce-eager", "--compilation-config",
+               R"({"cudagraph_capture_sizes": [1, 2]})"})
+            .empty());
+  CHECK(sizes({"--cudagraph-capture-sizes=1,2", "--compilation-config",
+               R"({"cudagraph_mode": "NONE"})"})
+            .empty());
   for (const char* json : {R"({"cudagraph_mode": "SOME"})", R"({"nonsense": 1})", "4", "x",
                            R"({"cudagraph_capture_sizes": []})"}) {
     INFO(json);
@@ -126,7 +133,7 @@ TEST_CASE("what of the flags of graphs is without effect is told") {
     std::ranges::reverse(flags);
     app.parse(flags);
     config.device = device;
-    return idle_graph_flags(app, config);
+    return idle_graph_flags(app, config, config.device);
   };
   using Flags = std::vector<std::string>;
   const char* json =

@@ -143,6 +143,10 @@ TEST_CASE("tensors of a file that the model does not read are found", "[model][g
   for (const bool is_measured : {true, false}) {
     CHECK(notes_of(folder, {}, is_measured).empty());
     CHECK(notes_of(folder, {"rope_freqs.weight"}, is_measured).empty());
+    CHECK(notes_of(folder, {"v.blk.0.attn_q.weight", "v.blk.30.ln1.bias", "mm.0.weight"}, is_measured)
+              .empty());  // of pictures
+    CHECK_THAT(notes_of(folder, {"a\n\x1b[31mb.weight"}, is_measured).front(),
+               Catch::EndsWith("a??[31mb.weight"));
     const auto left = notes_of(folder, {"foo.weight", "blk.0.attn_output.bias"}, is_measured);
     REQUIRE(left.size() == 1);
     CHECK(left.front() == "the checkpoint has 2 tensors that the model does not read: foo.weight, "

@@ -73,11 +73,12 @@ def norm_instructions(rows, depth, warps):
 def few_rows(b, weight, columns, depth, gated=False, normed=0, ahead=True):
     """Products of one to eight rows: the warps of a block, four, of fp8 and of fewer blocks than multiprocessors eight, share sixteen
     columns and take steps of their depth in turn, with eight products for 2 KiB of fp8 and four of bf16. Begins behind another kernel.
-    `normed` rows are norms of others, taken by every block: behind an access to L2, 350 cycles, it reads them twice and writes them
-    once, 10 bytes an element at 128 a cycle of its multiprocessor, with the instructions of norm_instructions(). Blocks that begin
-    together do that before they read on; later ones take the instructions beside others' reads. Of the weights that are fetched before the wait for the kernel in front, 64 KiB a
-    multiprocessor, half is taken to be on the way and to arrive between that kernel's last read and this one's next, norms included
-    (ahead=False: beside norms alone, as the model had it before)."""
+    `normed` rows are norms of others, taken by every block: it reads them twice and writes them once, 10 bytes an element at 128 a cycle
+    of its multiprocessor, with the instructions of norm_instructions(), behind accesses to L2 in a row, 350 cycles each: one for 2,048
+    elements of a row alone, or for 1,024 of a warp's row. Blocks that begin together do that before they read on; later ones take the
+    instructions beside others' reads. Of the weights that are fetched before the wait for the kernel in front, 64 KiB a multiprocessor,
+    half is taken to be on the way and to arrive between that kernel's last read and this one's next, norms included (ahead=False: beside
+    norms alone, as the model had it before)."""
     size = 1 if weight == "fp8" else 2
     few = not gated and not normed and columns / 16 <= SMS
     warps = 8 if size == 1 or few else 4
@@ -89,7 +90,8 @@ def few_rows(b, weight, columns, depth, gated=False, normed=0, ahead=True):
     norm = warps * norm_instructions(normed, depth, warps) if normed else 0
     later = columns / 16 / SMS - blocks
     issue = (steps / SMS * 8 / size * kernel("product") + later * norm) / rate
-    head = max(blocks * normed * depth * 10 / 128 / CLOCK, blocks * norm / rate) + 350 / CLOCK if normed else 0
+    turns = -(-depth // 2048) if normed == 1 else -(-normed // warps) * -(-depth // 1024)
+    head = max(blocks * normed * depth * 10 / 128 / CLOCK, blocks * norm / rate) + turns * 350 / CLOCK if normed else 0
     arrives = min(data, SMS * 65536) / 2 / READ
     gap = max(0, LAUNCH / 2 + head - arrives) if ahead else LAUNCH / 2 + max(0, head - arrives)
     return data / READ, max(data / READ / 0.95, issue) + gap

@@ -73,6 +73,12 @@ struct Macro {
   Words contents{};  // parameters that are given a message's content
 };
 
+// Arguments that are a message's content.
+struct Given {
+  std::set<std::size_t> positions{};
+  Words names{};
+};
+
 class Detection {
  public:
   explicit Detection(const TemplateTree& tree) {
@@ -88,7 +94,8 @@ class Detection {
       if (item == nullptr) return ContentFormat::text;
       messages_.insert(item->name);
     }
-    for (const CallExpr* call : calls_) give(*call);
+    for (const CallExpr* call : calls_) note(*call);
+    for (Macro& macro : macros_) give(macro);
     for (const Loop& loop : loops_) {
       if (!is_over_content(loop)) continue;
       const bool has_name = dynamic_cast<const NameExpr*>(loop.statement->target.get()) != nullptr;
@@ -106,10 +113,8 @@ class Detection {
     } else if (const auto* set = dynamic_cast<const SetStmt*>(&node)) {
       collect_names(*set);
     } else if (const auto* statement = dynamic_cast<const MacroStmt*>(&node)) {
-      const int index = static_cast<int>(macros_.size());
       macros_.push_back({statement, macro});
-      by_name_.emplace(statement->name, index);
-      macro = index;
+      macro = static_cast<int>(macros_.size()) - 1;
     }
     node.each_child([&](Node& child) { collect(child, macro); });
   }
@@ -148,19 +153,23 @@ class Detection {
     return messages_.contains(owner_of_content(expr));
   }
 
-  void give(const CallExpr& call) {
-    const auto [begin, end] = by_name_.equal_range(as_name(call.callee.get())->name);
-    for (auto entry = begin; entry != end; ++entry) {
-      Macro& macro = macros_[static_cast<std::size_t>(entry->second)];
-      const auto& parameters = macro.statement->macro.parameters;
-      const auto& given = call.arguments.positional;
-      for (std::size_t i = 0; i < std::min(given.size(), parameters.size()); ++i)
-        if (is_content_of_message(given[i].get())) macro.contents.insert(parameters[i]->name);
-      for (const auto& [key, value] : call.arguments.named) {
-        const bool has_it = std::ranges::any_of(
-            parameters, [&](const auto& parameter) { return parameter->name == key; });
-        if (has_it && is_content_of_message(value.get())) macro.contents.insert(key);
-      }
+  void note(const CallExpr& call) {
+    Given& given = given_[as_name(call.callee.get())->name];
+    const auto& positional = call.arguments.positional;
+    for (std::size_t i = 0; i < positional.size(); ++i)
+      if (is_content_of_message(positional[i].get())) given.positions.insert(i);
+    for (const auto& [key, value] : call.arguments.named)
+      if (is_content_of_message(value.get())) given.names.insert(key);
+  }
+
+  void give(Macro& macro) const {
+    const auto found = given_.find(macro.statement->name);
+    if (found == given_.end()) return;
+    const auto& parameters = macro.statement->macro.parameters;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      const std::string& name = parameters[i]->name;
+      if (found->second.positions.contains(i) || found->second.names.contains(name))
+        macro.contents.insert(name);
     }
   }
 
@@ -180,7 +189,7 @@ class Detection {
   std::vector<Loop> loops_;  // in the template's order, as all of these
   std::vector<Macro> macros_;
   std::vector<const CallExpr*> calls_;
-  std::multimap<std::string, int> by_name_;          // macros
+  std::map<std::string, Given> given_;               // to macros by name, by all calls
   std::multimap<std::string, std::string> aliases_;  // what is assigned, and to what
   Words lists_;                                      // what the list of messages is called
   Words messages_;                                   // what a message is called
