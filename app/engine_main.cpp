@@ -19,7 +19,6 @@
 #include "app/failure_text.h"
 #include "app/flag_names.h"
 #include "app/forgiving_args.h"
-#include "app/graph_flags.h"
 #include "app/log_flags.h"
 #include "app/pull_main.h"
 #include "base/log.h"
@@ -117,7 +116,6 @@ std::optional<EngineMainFlags> parse(int argc, const char* const* argv, int& exi
   try {
     parse_forgivingly(app, argc, argv);
     complete(*flags);
-    idle_graph_flags(app, flags->engine, flags->engine.device);
     return flags;
   } catch (const CLI::ParseError& e) {
     exit_code = app.exit(e);
