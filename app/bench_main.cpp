@@ -218,7 +218,7 @@ int bench_main(int argc, const char* const* argv) {
     refuse_idle_flags(app);
     flags.engine.model.path = local_model(flags.engine.model.path);
     if (const auto choice = choose_device(flags.engine.device))
-      idle_graph_flags(app, flags.engine, choice->kind);
+      forget_idle_sizes(app, flags.engine, choice->kind);
     check_engine_flags(app, flags.engine);
     flags.generate_is_asked = app.count("--n-gen") > 0;
     return write(run(flags), flags.json);

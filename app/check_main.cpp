@@ -222,7 +222,7 @@ int check_main(int argc, const char* const* argv) {
     parse_forgivingly(app, argc, argv);
     refuse_idle_flags(app, flags);
     if (const auto choice = choose_device(flags.engine.device))
-      idle_graph_flags(app, flags.engine, choice->kind);
+      forget_idle_sizes(app, flags.engine, choice->kind);
     return run(flags);
   } catch (const CLI::Success& asked_for_help) {
     return app.exit(asked_for_help);

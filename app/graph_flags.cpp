@@ -85,20 +85,20 @@ void add_graph_flags(CLI::App& app, EngineConfig& config) {
       ->type_name("JSON");
 }
 
-std::vector<std::string> idle_graph_flags(const CLI::App& app, EngineConfig& config,
-                                          DeviceKind device) {
-  std::vector<std::string> idle;
-  const CLI::Option* compilation = app.get_option(kCompilation);
-  if (compilation->count() > 0) {
-    for (const std::string& member : compilation_of(compilation->results().back()).without_effect)
-      idle.push_back(std::string(kCompilation) + "." + member);
-  }
+std::string forget_idle_sizes(const CLI::App& app, EngineConfig& config, DeviceKind device) {
   const bool has_graphs = device != DeviceKind::cpu;
-  if (has_graphs || config.graphs.capture_sizes.empty() || app.count(kSizes) > 0) return idle;
+  if (has_graphs || config.graphs.capture_sizes.empty() || app.count(kSizes) > 0) return {};
   config.graphs.capture_sizes.clear();
-  idle.push_back(app.count(kMost) > 0 ? kMost
-                                      : std::string(kCompilation) + ".cudagraph_capture_sizes");
-  return idle;
+  return app.count(kMost) > 0 ? kMost : std::string(kCompilation) + ".cudagraph_capture_sizes";
+}
+
+std::vector<std::string> members_without_effect(const CLI::App& app) {
+  std::vector<std::string> members;
+  const CLI::Option* compilation = app.get_option(kCompilation);
+  if (compilation->count() == 0) return members;
+  for (const std::string& member : compilation_of(compilation->results().back()).without_effect)
+    members.push_back(std::string(kCompilation) + "." + member);
+  return members;
 }
 
 }  // namespace quire

@@ -15,10 +15,11 @@ namespace quire {
 // Behind --max-num-seqs, which bounds what is captured.
 void add_graph_flags(CLI::App& app, EngineConfig& config);
 
-// What of --compilation-config, and of --max-cudagraph-capture-size on a CPU, the parsed command
-// line says to no effect on the device that was chosen. Sizes that only those two asked for are
-// forgotten where there are no graphs.
-std::vector<std::string> idle_graph_flags(const CLI::App& app, EngineConfig& config,
-                                          DeviceKind device);
+// Sizes that only --compilation-config or --max-cudagraph-capture-size asked for say nothing on a
+// device without graphs. Returns which flag that was; empty: none.
+std::string forget_idle_sizes(const CLI::App& app, EngineConfig& config, DeviceKind device);
+
+// Of --compilation-config on the parsed command line: what is vLLM's alone.
+std::vector<std::string> members_without_effect(const CLI::App& app);
 
 }  // namespace quire

@@ -99,6 +99,12 @@ std::optional<Error> trouble(const std::function<void()>& read) try {
   return failure.error();
 }
 
+void note_template(const std::string& model, std::vector<std::string>& notes) {
+  const auto error = trouble([&] { ChatTemplate::load(model); });
+  if (error && error->code != ErrorCode::not_found)
+    notes.push_back(error->detail + "; a server needs another one, --chat-template");
+}
+
 // A folder is planned from config.json alone. What else there is and would be refused is told.
 void note_other_files(const EngineConfig& config, std::vector<std::string>& notes) {
   const std::string& model = config.model.path;
@@ -112,7 +118,7 @@ void note_other_files(const EngineConfig& config, std::vector<std::string>& note
   const auto words = look([&] { Tokenizer::load(model); });
   if (words && words->code == ErrorCode::not_found)
     notes.push_back("a server needs more files: " + words->detail);
-  look([&] { ChatTemplate::load(model); });
+  note_template(model, notes);
   look([&] { read_generation_config(model); });
 }
 
@@ -125,9 +131,8 @@ int run(const PlanFlags& flags) {
       note_other_files(report.config, notes);
     } else if (const auto words = trouble([&] { Tokenizer::load(model); })) {
       report = refusal(flags.engine, *words);
-    } else if (const auto error = trouble([&] { ChatTemplate::load(model); });
-               error && error->code != ErrorCode::not_found) {
-      notes.push_back(error->detail + "; a server needs another one, --chat-template");
+    } else {
+      note_template(model, notes);
     }
   }
   std::cout << (flags.json ? plan_json(report) : plan_text(report));
@@ -179,7 +184,7 @@ int plan_main(int argc, const char* const* argv) {
     flags.engine.model.path = local_model(flags.engine.model.path);
     find_draft_model(flags.engine, false);
     if (const auto choice = choose_planned_device(flags.engine.device, flags.total_bytes))
-      idle_graph_flags(app, flags.engine, choice->kind);
+      forget_idle_sizes(app, flags.engine, choice->kind);
     check_engine_flags(app, flags.engine);
     return run(flags);
   } catch (const CLI::Success& asked_for_help) {

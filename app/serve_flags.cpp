@@ -262,7 +262,9 @@ void complete(const CLI::App& app, ServeFlags& flags) {
     flags.engine.device = choice->kind;
     flags.why_not_cuda = choice->why_not_cuda;
   }
-  std::ranges::copy(idle_graph_flags(app, flags.engine, flags.engine.device), std::back_inserter(flags.without_effect));
+  std::ranges::copy(members_without_effect(app), std::back_inserter(flags.without_effect));
+  if (auto flag = forget_idle_sizes(app, flags.engine, flags.engine.device); !flag.empty())
+    flags.without_effect.push_back(std::move(flag));
   if (const auto valid = validate(flags.engine); valid.has_error()) {
     throw CLI::ValidationError(with_flags(valid.error().detail));
   }

@@ -73,8 +73,11 @@ std::map<std::string, std::map<int, std::filesystem::path>> numbered_shards(
   std::map<std::string, std::map<int, std::filesystem::path>> sets;
   if (!std::filesystem::is_directory(directory)) return sets;
   for (const auto& entry : std::filesystem::directory_iterator(directory)) {
-    if (const auto name = parse_shard_name(entry.path().filename().string()))
-      sets[name->set].emplace(name->number, entry.path());
+    const auto name = parse_shard_name(entry.path().filename().string());
+    if (!name) continue;
+    const auto [other, is_first] = sets[name->set].emplace(name->number, entry.path());
+    if (!is_first)
+      fail(entry.path(), "has the number of " + other->second.filename().string() + " beside it");
   }
   return sets;
 }

@@ -165,6 +165,8 @@ TEST_CASE("shards without an index are those whose names are numbered", "[model]
   CHECK(both.note().empty());
   folder.write("model-00002-of-00002.safetensors", kOne);
   CHECK_THROWS_WITH(Checkpoint(folder.path), Catch::Contains("\"one\" is in"));
+  folder.write("model-2-of-00002.safetensors", kTwo);
+  CHECK_THROWS_WITH(Checkpoint(folder.path), Catch::Contains("has the number of model-"));
 }
 
 TEST_CASE("one file beside an index is read, and told so", "[model][safetensors]") {

@@ -90,7 +90,7 @@ TEST_CASE("a template's content format is the one that vLLM detects") {
   CHECK(for_each_line("tests/data/content_format.jsonl", check) > 80);
 }
 
-TEST_CASE("many macros of one name and many calls of it take no longer than as many others") {
+TEST_CASE("many macros of one name and many calls of it are no pairs to look at") {
   std::string source = "{% for m in messages %}{% macro f(a) %}{{ a }}{% endmacro %}";
   constexpr int kCount = 20'000;  // of each: 400 million pairs
   for (int i = 0; i < kCount; ++i) source += "{% macro f(a) %}{% endmacro %}{{ f(m.content) }}";

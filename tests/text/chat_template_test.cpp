@@ -62,7 +62,7 @@ TEST_CASE("of several templates, requests with tools get their own", "[text][cha
   ModelDir dir;
   dir.with("tokenizer_config.json", GENERATE(R"({"chat_template": [{"name": "default", "template": "plain"},
       {"name": "rag", "template": "{{ unused"}, {"name": "tool_use", "template": "tools"}]})",
-      R"({"chat_template": {"default": "plain", "rag": "{{ unused", "tool_use": "tools"}})"));
+      R"({"chat_template": {"default": "plain", "rag": {}, "tool_use": "tools"}})"));
   const ChatTemplate chat_template = ChatTemplate::load(dir.path());
   ChatTemplateInput request = input(kOneMessage);
   CHECK(chat_template.render(request).text == "plain");

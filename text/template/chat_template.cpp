@@ -220,15 +220,17 @@ struct ChatTemplate::Parts {
   // A text, or texts by name: a list of them, or (as transformers has them in memory) an object.
   void add_all(const Json& field) {
     const std::string origin = field.file().string();
-    const auto add_named = [&](std::string_view name, const std::string& source) {
-      if (name == "tool_use" || name == "default") add(source, origin, name == "tool_use");
+    const auto is_needed = [](std::string_view name) {
+      return name == "tool_use" || name == "default";
     };
     if (field.is_object()) {
       for (const auto& [name, source] : field.members())
-        add_named(name, std::string(source.as_string()));
+        if (is_needed(name)) add(std::string(source.as_string()), origin, name == "tool_use");
     } else if (field.is_array()) {
-      for (const Json entry : field.items())
-        add_named(entry.need_text("name"), entry.need_text("template"));
+      for (const Json entry : field.items()) {
+        const std::string name = entry.need_text("name");
+        if (is_needed(name)) add(entry.need_text("template"), origin, name == "tool_use");
+      }
     } else {
       add(std::string(field.as_string()), origin, false);
     }
