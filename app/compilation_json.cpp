@@ -57,20 +57,21 @@ constexpr std::string_view kWithoutEffect[] = {"backend",
 constexpr std::array<std::string_view, 5> kGraphModes = {"NONE", "PIECEWISE", "FULL",
                                                          "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"};
 
-// Whether there are to be graphs.
-bool graphs_of(const Json& mode) {
+std::string mode_of(const Json& mode) {
   std::string name(mode.as_string());
   std::ranges::transform(name, name.begin(),
                          [](char c) { return c >= 'a' && c <= 'z' ? char(c - 32) : c; });
   if (std::ranges::find(kGraphModes, name) == kGraphModes.end())
     mode.fail("must be NONE, PIECEWISE, FULL, FULL_DECODE_ONLY or FULL_AND_PIECEWISE, is " +
               mode.describe());
-  return name != "NONE";
+  return name;
 }
 
 void read_member(std::string_view name, const Json& value, CompilationConfig& config) {
   if (name == "cudagraph_mode") {
-    config.no_graphs = config.no_graphs || !graphs_of(value);
+    const std::string mode = mode_of(value);
+    config.no_graphs = config.no_graphs || mode == "NONE";
+    config.only_decode = mode == "FULL_DECODE_ONLY";
   } else if (name == "use_cudagraph") {
     config.no_graphs = config.no_graphs || !value.as_boolean();
   } else if (name == "cudagraph_capture_sizes") {

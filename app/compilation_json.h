@@ -12,7 +12,8 @@
 namespace quire {
 
 struct CompilationConfig {
-  bool no_graphs = false;  // --enforce-eager
+  bool no_graphs = false;    // --enforce-eager
+  bool only_decode = false;  // none of steps with prompts
   std::vector<int> capture_sizes;
   std::optional<int> max_capture_size;
   std::vector<std::string> without_effect;  // other members

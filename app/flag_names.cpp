@@ -23,6 +23,8 @@ constexpr std::array kNames = {
     Named{"EngineConfig::speculative", "--speculative-config"},
     Named{"EngineGroupOptions::ready_timeout", "--engine-ready-timeout"},
     Named{"GraphConfig::capture_sizes", "--cudagraph-capture-sizes"},
+    Named{"GraphConfig::max_capture_size", "--max-cudagraph-capture-size"},
+    Named{"GraphConfig::only_decode", "--compilation-config"},
     Named{"HttpLimits::body_bytes_in_flight", "--max-body-bytes-in-flight"},
     Named{"HttpLimits::connections_per_address", "--max-connections-per-address"},
     Named{"KvEventsConfig::endpoint", "--kv-events-endpoint"},

@@ -21,31 +21,43 @@ CompilationConfig compilation_of(const std::string& json) {
   return std::move(*parsed);
 }
 
-// vLLM's sizes count tokens and may be above what runs at once here.
-void take_sizes(EngineConfig& config, const std::string& flag, std::vector<int> sizes) {
-  if (config.graphs.enforce_eager) return;  // as in vLLM, sizes then say nothing
-  if (!config.graphs.capture_sizes.empty())
+// Whether sizes say anything: as in vLLM they do not where there are no graphs.
+bool takes_sizes(const EngineConfig& config, const std::string& flag) {
+  if (config.graphs.enforce_eager) return false;
+  if (!config.graphs.capture_sizes.empty() || config.graphs.max_capture_size > 0)
     throw CLI::ValidationError(flag,
                                std::string("says other sizes than ") + kSizes + " or " + kMost);
-  for (int& size : sizes) size = std::min(size, config.scheduler.max_num_seqs);
+  return true;
+}
+
+// vLLM's may be above what a step has room for.
+void take_sizes(EngineConfig& config, const std::string& flag, std::vector<int> sizes) {
+  if (!takes_sizes(config, flag)) return;
+  for (int& size : sizes) size = std::min(size, config.scheduler.max_num_batched_tokens);
   config.graphs.capture_sizes = std::move(sizes);
 }
 
 void take_most(EngineConfig& config, const std::string& flag, int most) {
   if (most == 0) {
     config.graphs.enforce_eager = true;
-  } else {
-    take_sizes(config, flag, capture_sizes_up_to(std::min(most, config.scheduler.max_num_seqs)));
+  } else if (takes_sizes(config, flag)) {
+    config.graphs.max_capture_size = most;
   }
+}
+
+void forget_sizes(EngineConfig& config) {
+  config.graphs.capture_sizes.clear();
+  config.graphs.max_capture_size = 0;
 }
 
 void take_compilation(EngineConfig& config, const std::string& json) {
   const CompilationConfig compilation = compilation_of(json);
   if (compilation.no_graphs) {
     config.graphs.enforce_eager = true;
-    config.graphs.capture_sizes.clear();
+    forget_sizes(config);
     return;
   }
+  config.graphs.only_decode = compilation.only_decode;
   if (!compilation.capture_sizes.empty()) {
     std::vector<int> sizes = compilation.capture_sizes;
     const int most = compilation.max_capture_size.value_or(std::ranges::max(sizes));
@@ -70,8 +82,8 @@ void add_graph_flags(CLI::App& app, EngineConfig& config) {
   app.add_flag(kEager, config.graphs.enforce_eager,
                "Use no CUDA graphs: the host queues each launch of every step");
   app.add_option(kSizes, config.graphs.capture_sizes,
-                 "Requests per step for which decode steps are captured: 1,2,4,8 (default: up to "
-                 "--max-num-seqs)")
+                 "Tokens per step for which steps are captured: 1,2,4,8 (default: decode steps up to "
+                 "--max-num-seqs, those with prompts up to 512)")
       ->delimiter(',');
   app.add_option_function<std::string>(
          kMost, [&config](const std::string& text) { take_most(config, kMost, most_of(text)); },
@@ -80,15 +92,17 @@ void add_graph_flags(CLI::App& app, EngineConfig& config) {
       ->excludes(kSizes);
   app.add_option_function<std::string>(
          kCompilation, [&config](const std::string& json) { take_compilation(config, json); },
-         "vLLM's JSON object: cudagraph_mode NONE is --enforce-eager, and its sizes are those of the "
-         "flags above; nothing is compiled")
+         "vLLM's JSON object: cudagraph_mode NONE is --enforce-eager, FULL_DECODE_ONLY captures no "
+         "steps with prompts, and its sizes are those of the flags above; nothing is compiled")
       ->type_name("JSON");
 }
 
 std::string forget_idle_sizes(const CLI::App& app, EngineConfig& config, DeviceKind device) {
   const bool has_graphs = device != DeviceKind::cpu;
-  if (has_graphs || config.graphs.capture_sizes.empty() || app.count(kSizes) > 0) return {};
-  config.graphs.capture_sizes.clear();
+  const bool has_sizes =
+      !config.graphs.capture_sizes.empty() || config.graphs.max_capture_size > 0;
+  if (has_graphs || !has_sizes || app.count(kSizes) > 0) return {};
+  forget_sizes(config);
   return app.count(kMost) > 0 ? kMost : std::string(kCompilation) + ".cudagraph_capture_sizes";
 }
 

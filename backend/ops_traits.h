@@ -20,9 +20,14 @@ enum class GraphSupport : std::uint8_t {
   never,
   single_token,  // every row has one token
   uniform,       // every row has equally many
-  always,
+  always,        // rows have any number, or none
 };
 enum class CacheKind : std::uint8_t { paged, latent, state };
+// What a layer keeps, and the dtype of a stored element; of states it says nothing.
+struct CacheForm {
+  CacheKind kind = CacheKind::paged;
+  DType dtype = DType::bf16;
+};
 
 // Of a recurrent layer: the dtype of its inputs, and a head's state.
 struct StateShape {
@@ -55,7 +60,7 @@ class OpsTraits {
   virtual ~OpsTraits() = default;
 
   // Of the operators that read this kind of cache, and of those that need none.
-  virtual GraphSupport graph_support(CacheKind kind) const = 0;
+  virtual GraphSupport graph_support(const CacheForm& form) const = 0;
   // Bytes of MoeExpertsArgs::workspace that the largest step of num_tokens takes.
   virtual std::size_t moe_workspace_bytes(int num_tokens, const MoeShape& shape) const = 0;
   // Bytes of quantized_linear()'s workspace, for num_tokens or fewer with an x of this dtype.

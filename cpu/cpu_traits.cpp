@@ -9,7 +9,7 @@ namespace {
 
 class CpuTraits final : public OpsTraits {
  public:
-  GraphSupport graph_support(CacheKind) const override { return GraphSupport::never; }
+  GraphSupport graph_support(const CacheForm&) const override { return GraphSupport::never; }
 
   // Bookkeeping of pairs by expert, and four arrays of f32 rows: input, gate and up, activation,
   // output; each piece starts at a multiple of 64 bytes.

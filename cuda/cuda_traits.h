@@ -23,9 +23,11 @@ constexpr int kSharingRows = 16;
 
 class CudaTraits final : public OpsTraits {
  public:
-  // Attention chooses its kernels by the longest query; what states launch for it fits any below.
-  GraphSupport graph_support(CacheKind kind) const override {
-    return kind == CacheKind::state ? GraphSupport::always : GraphSupport::uniform;
+  // What prompts launch in the cache's own dtype fits any lengths. Over fp8 caches and latents the
+  // host chooses by each request's; states launch blocks for all rows that a graph has room for.
+  GraphSupport graph_support(const CacheForm& form) const override {
+    return form.kind == CacheKind::paged && size_of(form.dtype) > 1 ? GraphSupport::always
+                                                                    : GraphSupport::uniform;
   }
   bool reads_prefixes_once() const override { return true; }
   int most_sharing_tokens(const PrefixShape& s) const override {

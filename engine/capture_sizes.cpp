@@ -1,13 +1,28 @@
 #include "engine/capture_sizes.h"
 
 namespace quire {
+namespace {
 
-std::vector<int> capture_sizes_up_to(int most) {
-  const auto next = [](int size) { return size < 8 ? 2 * size : size + (size < 256 ? 8 : 16); };
+template <class Next>
+std::vector<int> sizes_up_to(int most, int first, Next next) {
   std::vector<int> sizes;
-  for (int size = 1; size < most; size = next(size)) sizes.push_back(size);
+  for (int size = first; size < most; size = next(size)) sizes.push_back(size);
   sizes.push_back(most);
   return sizes;
+}
+
+}  // namespace
+
+std::vector<int> capture_sizes_up_to(int most) {
+  return sizes_up_to(most, 1, [](int size) {
+    return size < 8 ? 2 * size : size + (size < 256 ? 8 : 16);
+  });
+}
+
+std::vector<int> mixed_capture_sizes_up_to(int most) {
+  return sizes_up_to(most, 8, [](int size) {
+    return size < 16 ? 16 : size + (size < 64 ? 16 : size < 256 ? 32 : 64);
+  });
 }
 
 }  // namespace quire

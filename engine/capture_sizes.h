@@ -1,11 +1,17 @@
 #pragma once
-// For which sizes of decode steps graphs are captured where nobody names them.
+// For which sizes of steps graphs are captured where nobody names them.
 
 #include <vector>
 
 namespace quire {
 
-// 1, 2, 4, then in steps of 8, from 256 on in steps of 16; the last is `most`.
+// Requests of decode steps: 1, 2, 4, then in steps of 8, from 256 on in steps of 16; the last is
+// `most`.
 std::vector<int> capture_sizes_up_to(int most);
+
+// Tokens of steps with prompts, where a token more costs little beside the weights, which are read
+// once: 8, then in steps of 16, from 64 on of 32, from 256 on of 64; the last is `most`.
+std::vector<int> mixed_capture_sizes_up_to(int most);
+inline constexpr int kMostMixed = 512;  // larger steps take longer than the host needs to queue them
 
 }  // namespace quire

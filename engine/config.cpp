@@ -152,10 +152,11 @@ Result<void> check_graphs(const EngineConfig& config) {
   if (graphs.enforce_eager && has_sizes)
     return without_effect("GraphConfig::capture_sizes", "with GraphConfig::enforce_eager");
   for (const int size : graphs.capture_sizes)
-    if (size < 1 || size > config.scheduler.max_num_seqs)
-      return refuse("GraphConfig::capture_sizes",
-                    fmt::format("must be from 1 to SchedulerConfig::max_num_seqs ({}), not {}",
-                                config.scheduler.max_num_seqs, size));
+    if (size < 1 || size > config.scheduler.max_num_batched_tokens)
+      return refuse(
+          "GraphConfig::capture_sizes",
+          fmt::format("must be from 1 to SchedulerConfig::max_num_batched_tokens ({}), not {}",
+                      config.scheduler.max_num_batched_tokens, size));
   return {};
 }
 

@@ -106,12 +106,17 @@ struct ModelOptions {
 
 inline constexpr std::int64_t kAutoFit = -1;
 
-// Decode steps recorded ahead, so that the host queues one graph instead of each launch.
+// Steps recorded ahead, so that the host queues one graph instead of each launch.
 struct GraphConfig {
-  bool enforce_eager = false;           // none
-  std::vector<int> capture_sizes = {};  // requests; empty: default_capture_sizes()
+  bool enforce_eager = false;  // none
+  bool only_decode = false;    // none of steps with prompts
+  // Tokens of a step: of a decode step as many requests, up to SchedulerConfig::max_num_seqs. Empty:
+  // those of engine/capture_sizes.h.
+  std::vector<int> capture_sizes = {};
+  int max_capture_size = 0;  // of these, where none are named; 0: max_num_seqs, and kMostMixed
 
-  using Fields = FieldList<&GraphConfig::enforce_eager, &GraphConfig::capture_sizes>;
+  using Fields = FieldList<&GraphConfig::enforce_eager, &GraphConfig::only_decode,
+                           &GraphConfig::capture_sizes, &GraphConfig::max_capture_size>;
 };
 
 // eagle, eagle3: a draft model beside the target; mtp: a module inside the target's checkpoint.

@@ -42,8 +42,9 @@ struct Stage {
   KeyTile<Cache, kDim, kKeys> k, v;
 };
 
-// Prefill: grid (row tiles, KV heads, requests). Decode: grid (items, KV heads); where a block has
-// one request, its warps share the keys of a tile, and where it has a unit, they share its rows.
+// Grid (items, KV heads): prefill's are units of a request's rows, decode's parts. Where a block of
+// decode has one request, its warps share the keys of a tile, and where it has a unit of several,
+// they share its rows.
 template <class T, class Cache, int kDim, bool kDecode>
 __global__ void __launch_bounds__(kWarps * 32, kLeastBlocks<kDim, kDecode>)
     attention_mma_kernel(const __grid_constant__ MmaArgs<T, Cache> a) {
@@ -66,15 +67,19 @@ __global__ void __launch_bounds__(kWarps * 32, kLeastBlocks<kDim, kDecode>)
                    : a.cut_of_request(request, kv_head)) = {part->place, part->parts};
     }
   }
+  const PromptPart* unit = nullptr;
+  if constexpr (!kDecode) {
+    unit = &find_prompt_part<kWarps * 32>(a.prompts, static_cast<int>(blockIdx.x),
+                                          [&](int entry) { return prompt_load(a, entry); });
+    if (unit->entry < 0) return;
+  }
   // Made anew behind the loop over tiles, whose registers it would take.
   const auto queries = [&] {
     if constexpr (kDecode) return Queries(a, *part, kv_head);
-    return Queries(a, static_cast<int>(blockIdx.z), kv_head);
+    return Queries(a, unit->entry, kv_head);
   };
   const Queries q = queries();
-  const int block_row = kDecode ? 0 : static_cast<int>(blockIdx.x) * kUnitRows;
-  if (!kDecode && (block_row >= q.num_rows || q.num_rows <= kWarpRows || q.num_rows > a.most_rows))
-    return;
+  const int block_row = kDecode ? 0 : unit->unit * kUnitRows;
   constexpr bool kUnits = kDecode && kHasUnits<T, Cache, kDim>;
   const bool by_rows = !kDecode || (kUnits && q.member >= 0);
 
@@ -193,18 +198,17 @@ auto dispatch_head_size(std::int64_t dim, F f) {
   }
 }
 
-// max_rows: of a request that these kernels have to do.
 template <class T, class Cache, int kDim>
-void launch_both(MmaArgs<T, Cache> a, int requests, int kv_heads, int max_rows, StreamRef stream) {
-  const auto heads = static_cast<unsigned>(kv_heads), count = static_cast<unsigned>(requests);
+void launch_both(MmaArgs<T, Cache> a, int kv_heads, std::int64_t units, StreamRef stream) {
+  const auto heads = static_cast<unsigned>(kv_heads);
   a.work.least = kKeysPerPart / kTileKeys<Cache, kDim, true>;
   CUDA_CHECK(launch(attention_mma_kernel<T, Cache, kDim, true>,
                     dim3(static_cast<unsigned>(a.items), heads), dim3(kWarps * 32),
                     kSharedBytes<Cache, kDim, true>, native(stream), a));
-  if (max_rows <= kWarpRows) return;
-  const auto tiles = static_cast<unsigned>((max_rows + kUnitRows - 1) / kUnitRows);
-  CUDA_CHECK(launch(attention_mma_kernel<T, Cache, kDim, false>, dim3(tiles, heads, count),
-                    dim3(kWarps * 32), kSharedBytes<Cache, kDim, false>, native(stream), a));
+  if (units == 0) return;
+  CUDA_CHECK(launch(attention_mma_kernel<T, Cache, kDim, false>,
+                    dim3(static_cast<unsigned>(units), heads), dim3(kWarps * 32),
+                    kSharedBytes<Cache, kDim, false>, native(stream), a));
 }
 
 // Units of rows are for keys that all of them see. False: nothing is read once for several
@@ -284,14 +288,18 @@ void launch_mma(const AttentionArgs& args, const HeadArgs* heads, int most_rows,
   const auto kv_heads = static_cast<int>(args.k_cache.extent(2));
   MmaArgs<T, Cache> a(args);
   if (heads != nullptr) a.heads = NewHeads<T, Cache>(*heads);
-  const int max_rows = args.max_query_len * a.group;
+  const std::int64_t max_rows = std::int64_t{args.max_query_len} * a.group;
   a.most_rows = most_rows;
-  a.split_rows = std::min(max_rows, kWarpRows);
+  a.split_rows = static_cast<int>(std::min<std::int64_t>(max_rows, kWarpRows));
+  a.prompts.entries = static_cast<int>(args.seq_lens.extent(0));
   plan_parts(a, args, scratch);
+  const std::int64_t units = most_prompt_units(
+      {.rows = args.q.extent(0) * a.group,
+       .requests = args.seq_lens.extent(0),
+       .longest = std::min<std::int64_t>(max_rows, most_rows)},
+      {.rows = kUnitRows, .least_of_request = kWarpRows + 1});
   dispatch_head_size(args.k_cache.extent(3), [&](auto size) {
-    if constexpr (size != 0)
-      launch_both<T, Cache, size>(a, static_cast<int>(args.seq_lens.extent(0)), kv_heads,
-                                  std::min(max_rows, most_rows), stream);
+    if constexpr (size != 0) launch_both<T, Cache, size>(a, kv_heads, units, stream);
   });
 }
 

@@ -7,6 +7,7 @@
 #include "cuda/kernels/new_heads.cuh"
 #include "cuda/kernels/paged_args.cuh"
 #include "cuda/kernels/part_runs.cuh"
+#include "cuda/kernels/prompt_work.cuh"
 
 namespace quire::cuda {
 
@@ -40,6 +41,7 @@ struct PrefixArgs {
 template <class T, class Cache>
 struct MmaArgs : PagedArgs<T, Cache> {
   DecodeWork work{};
+  PromptWork prompts{};  // of requests with more rows than decode takes; none of its units is cut
   PrefixArgs prefix{};
   int items = 0, split_rows = 0;  // parts, at most
   int most_rows = 0;              // of a request that is not another kernel's
@@ -138,6 +140,14 @@ __device__ __forceinline__ DecodeLoad decode_load(const MmaArgs<T, Cache>& a, in
   const int shared = p.keys_of(request);
   const int first = shared > 0 ? shared / tile_keys : q.first_key(a, 0) / tile_keys;
   return {1, max(1, (q.seq_len + tile_keys - 1) / tile_keys - first), 1, shared > 0};
+}
+
+// And prefill: units of requests that are another kernel's are none.
+template <class T, class Cache>
+__device__ __forceinline__ PromptLoad prompt_load(const MmaArgs<T, Cache>& a, int request) {
+  const int rows = a.tokens_of(request) * a.group;
+  if (rows <= kWarpRows || rows > a.most_rows) return {};
+  return {(rows + kUnitRows - 1) / kUnitRows, 1};
 }
 
 }  // namespace quire::cuda

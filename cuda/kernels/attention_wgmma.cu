@@ -165,10 +165,10 @@ void plan_parts(WgmmaArgs<T>& a, const AttentionArgs& args, const SplitScratch& 
 template <class T>
 std::int64_t most_units(const WgmmaArgs<T>& a, const AttentionArgs& args) {
   if (a.widened.count > 0) return a.widened.units;
-  const std::int64_t rows = args.q.extent(0) * a.group, requests = a.work.entries,
-                     longest = std::int64_t{args.max_query_len} * a.group;
-  return std::min(rows / kBlockRows + std::min(requests, rows / a.least_rows),
-                  requests * ((longest + kBlockRows - 1) / kBlockRows));
+  return most_prompt_units({.rows = args.q.extent(0) * a.group,
+                            .requests = a.work.entries,
+                            .longest = std::int64_t{args.max_query_len} * a.group},
+                           {.rows = kBlockRows, .least_of_request = a.least_rows});
 }
 
 template <int kDim, class T>

@@ -4,6 +4,8 @@
 // one, so units are cut into parts, as many as is their share of all tiles. A block takes one part,
 // which it finds by itself from the lengths: a graph's launch fits whatever these are.
 
+#include <algorithm>
+
 #include "cuda/device/kernel.cuh"
 
 namespace quire::cuda {
@@ -20,6 +22,25 @@ struct PromptWork {
 struct PromptLoad {
   int units = 0, tiles = 0;
 };
+
+// Rows of a step: all of them, and of the longest request.
+struct PromptRows {
+  std::int64_t rows = 0, requests = 0, longest = 0;
+};
+// How many there are of a unit, and of a request that has units, at least.
+struct UnitRows {
+  std::int64_t rows = 1, least_of_request = 1;
+};
+// Units of all requests together, at most.
+constexpr std::int64_t most_prompt_units(const PromptRows& step, const UnitRows& unit) {
+  if (step.longest < unit.least_of_request) return 0;
+  const std::int64_t requests = std::min(step.requests, step.rows / unit.least_of_request);
+  return std::min(step.rows / unit.rows + requests,
+                  step.requests * ((step.longest + unit.rows - 1) / unit.rows));
+}
+static_assert(most_prompt_units({512, 1, 512}, {64, 17}) == 8);
+static_assert(most_prompt_units({512, 256, 257}, {64, 17}) == 38);
+static_assert(most_prompt_units({256, 256, 1}, {64, 17}) == 0);
 
 struct PromptPart {
   int entry;  // −1: no work for this block

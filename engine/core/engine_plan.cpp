@@ -72,7 +72,8 @@ MemoryUses all_uses(Planning& planning, const KvPlan& kv) {
     return kLayerNodes * static_cast<std::int64_t>(layers) + kOtherNodes;
   };
   std::int64_t num_nodes =
-      static_cast<std::int64_t>(graphs.sizes.size() + graphs.draft_sizes.size()) *
+      static_cast<std::int64_t>(graphs.sizes.size() + graphs.draft_sizes.size() +
+                                graphs.mixed_sizes.size()) *
       nodes(static_cast<std::size_t>(planning.model_config.num_layers));
   const int num_drafts = planning.config.speculative.num_speculative_tokens;
   const auto passes = [&](const std::vector<int>& sizes, int count) {
@@ -86,13 +87,22 @@ MemoryUses all_uses(Planning& planning, const KvPlan& kv) {
 }
 
 Result<void> choose_graphs(Planning& planning, const SizedModel& sized) {
-  if (planning.pooling.pools()) planning.plan.graphs.why_none = "a pooling model does not decode";
-  if (planning.device.is_host_memory || planning.pooling.pools()) return {};
-  auto graphs = capture_sizes(planning.config.graphs, planning.config.scheduler.max_num_seqs,
+  if (planning.device.is_host_memory) return {};
+  const SchedulerConfig& scheduler = planning.config.scheduler;
+  const auto longest = static_cast<int>(planning.plan.loaded_len);
+  auto graphs = capture_sizes(planning.config.graphs,
+                              {.max_num_seqs = scheduler.max_num_seqs,
+                               .max_tokens = std::min(scheduler.max_num_batched_tokens, longest)},
                               planning.device.ops, sized.groups);
   if (graphs.has_error()) return graphs.error();
   planning.plan.graphs = std::move(*graphs);
   CaptureSizes& chosen = planning.plan.graphs;
+  if (planning.pooling.pools()) {
+    chosen.sizes.clear();
+    if (chosen.count() == 0 && chosen.why_none.empty())
+      chosen.why_none = "a pooling model does not decode";
+    return {};
+  }
   chosen.draft_sizes = draft_capture_sizes(
       chosen.sizes, planning.config.speculative.num_speculative_tokens,
       planning.config.scheduler.max_num_batched_tokens, planning.device.ops, sized.groups);

@@ -295,8 +295,11 @@ void EngineCore::make_runtime(const EngineConfig& config, EngineId id, const Poo
   if (draft_.model != nullptr) draft_.model->bind_cache(std::span(layers).subspan(num_own));
   const CaptureSizes& graphs = plan_.graphs;
   if (!graphs.why_none.empty()) log::info("engine.no_graphs", {{"because", graphs.why_none}});
-  if (!graphs.sizes.empty())
-    log::info("engine.graphs", {{"count", graphs.count()}, {"largest", graphs.sizes.back()}});
+  const auto largest = [](const std::vector<int>& sizes) { return sizes.empty() ? 0 : sizes.back(); };
+  if (graphs.count() > 0)
+    log::info("engine.graphs", {{"count", graphs.count()},
+                                {"most_decoding_requests", largest(graphs.sizes)},
+                                {"most_mixed_tokens", largest(graphs.mixed_sizes)}});
   RunnerOptions runner = runner_options(config, kv, graphs, pooling);
   if (backend_.ranks != nullptr) {
     runner.collectives = &backend_.ranks->collectives();

@@ -45,12 +45,12 @@ BlockTables::BlockTables(Device& device, Ops& ops, std::vector<TableGeometry> gr
     group.geometry = geometry;
     group.counts.resize(slots);
     group.table = device.allocate_zeroed(slots * stride * sizeof(std::int32_t), kPurpose);
-    group.rows = device.allocate_zeroed(slots * columns * sizeof(std::int32_t), kPurpose);
+    group.rows = device.allocate_zeroed((slots + 1) * columns * sizeof(std::int32_t), kPurpose);
     group.slots = device.allocate(limits.max_tokens * sizeof(std::int64_t), kPurpose);
     on_device_.push_back(
         {.table = TensorView(group.table.data(), DType::i32, {limits.max_slots, columns})
                       .with_strides({stride, 1}),
-         .rows = TensorView(group.rows.data(), DType::i32, {limits.max_slots, columns}),
+         .rows = TensorView(group.rows.data(), DType::i32, {limits.max_slots + 1, columns}),
          .slots = TensorView(group.slots.data(), DType::i64, {limits.max_tokens}),
          .ratio = geometry.ratio(),
          .kernel_block_size = geometry.kernel_block_size});

@@ -23,7 +23,7 @@ struct TableGeometry {
 };
 
 struct TableLimits {
-  int max_slots = 0;   // and rows of a step
+  int max_slots = 0;   // and rows of a step, beside one that may pad it
   int max_tokens = 0;  // of a step
 };
 

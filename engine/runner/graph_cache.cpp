@@ -15,38 +15,63 @@ CacheKind cache_kind(const KvSpec& spec) {
   return latent ? CacheKind::latent : CacheKind::paged;
 }
 
+bool all_support(GraphSupport wanted, const OpsTraits& ops, const std::vector<KvGroup>& groups) {
+  return std::ranges::all_of(groups, [&](const KvGroup& group) {
+    return ops.graph_support({cache_kind(group.spec), group.spec.dtype}) >= wanted;
+  });
+}
+
+void sort_sizes(std::vector<int>& sizes) {
+  std::ranges::sort(sizes);
+  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+}
+
+std::vector<int> mixed_sizes(const GraphConfig& config, int max_tokens) {
+  if (config.only_decode) return {};
+  std::vector<int> sizes = config.capture_sizes;
+  if (sizes.empty()) {
+    const int most = config.max_capture_size > 0 ? config.max_capture_size : kMostMixed;
+    sizes = mixed_capture_sizes_up_to(std::min(most, max_tokens));
+  }
+  std::erase_if(sizes, [max_tokens](int size) { return size > max_tokens; });
+  sort_sizes(sizes);
+  return sizes;
+}
+
 }  // namespace
 
-Result<CaptureSizes> capture_sizes(const GraphConfig& config, int max_num_seqs,
+Result<CaptureSizes> capture_sizes(const GraphConfig& config, const GraphLimits& limits,
                                    const OpsTraits& ops, const std::vector<KvGroup>& groups) {
   if (config.enforce_eager) return CaptureSizes{.why_none = "GraphConfig::enforce_eager"};
   for (const KvGroup& group : groups) {
-    if (ops.graph_support(cache_kind(group.spec)) >= GraphSupport::single_token) continue;
+    if (all_support(GraphSupport::single_token, ops, {group})) continue;
     const std::string why =
         "this backend has no graphs for " + std::string(kind_name(group.spec.kind)) + " layers";
     if (config.capture_sizes.empty()) return CaptureSizes{.why_none = why};
     return Error{ErrorCode::invalid_argument, "GraphConfig::capture_sizes has no effect: " + why,
                  "GraphConfig::capture_sizes"};
   }
+  const int most = limits.max_num_seqs;
   CaptureSizes result{.sizes = config.capture_sizes};
-  if (result.sizes.empty()) result.sizes = default_capture_sizes(max_num_seqs);
-  std::ranges::sort(result.sizes);
-  result.sizes.erase(std::unique(result.sizes.begin(), result.sizes.end()), result.sizes.end());
+  if (result.sizes.empty())
+    result.sizes = capture_sizes_up_to(
+        config.max_capture_size > 0 ? std::min(config.max_capture_size, most) : most);
+  for (int& size : result.sizes) size = std::min(size, most);
+  sort_sizes(result.sizes);
+  if (all_support(GraphSupport::always, ops, groups))
+    result.mixed_sizes = mixed_sizes(config, limits.max_tokens);
   return result;
 }
 
-std::vector<int> default_capture_sizes(int max_num_seqs) {
-  return capture_sizes_up_to(max_num_seqs);
+GraphShape mixed_shape(int num_tokens, int max_num_seqs) {
+  return {.num_tokens = num_tokens, .num_rows = std::min(num_tokens, max_num_seqs) + 1};
 }
 
 std::vector<int> draft_capture_sizes(const std::vector<int>& sizes, int num_drafts,
                                      int max_num_batched_tokens, const OpsTraits& ops,
                                      const std::vector<KvGroup>& groups) {
   std::vector<int> result;
-  const bool has_graphs = std::ranges::all_of(groups, [&](const KvGroup& group) {
-    return ops.graph_support(cache_kind(group.spec)) >= GraphSupport::uniform;
-  });
-  if (num_drafts == 0 || !has_graphs) return result;
+  if (num_drafts == 0 || !all_support(GraphSupport::uniform, ops, groups)) return result;
   std::ranges::copy_if(sizes, std::back_inserter(result), [&](int rows) {
     return std::int64_t{rows} * (1 + num_drafts) <= max_num_batched_tokens;
   });
@@ -64,8 +89,14 @@ auto GraphCache::find(const GraphShape& shape) const {
 
 GraphShape GraphCache::shape_for(int num_rows, int num_drafts) const {
   const auto found = find({.num_drafts = num_drafts, .num_rows = num_rows});
-  if (found == graphs_.end() || found->first.num_drafts != num_drafts) return {};
+  if (found == graphs_.end() || found->first.is_mixed() || found->first.num_drafts != num_drafts)
+    return {};
   return found->first;
+}
+
+GraphShape GraphCache::mixed_shape_for(int num_tokens) const {
+  const auto found = find({.num_tokens = num_tokens});
+  return found == graphs_.end() ? GraphShape() : found->first;
 }
 
 void GraphCache::replay(const GraphShape& shape, StreamRef stream) {

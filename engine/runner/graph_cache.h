@@ -1,7 +1,8 @@
 #pragma once
-// Decode steps recorded as graphs, one per batch size and number of drafts that each row verifies; a
-// step of fewer rows is padded to the next size. Which sizes a model gets on a backend is decided
-// once, at start-up. Engine thread only.
+// Steps recorded as graphs: decode steps, one per batch size and number of drafts that each row
+// verifies, to their logits; and steps with prompts, one per number of tokens, to their hidden
+// states. A step of fewer rows or tokens is padded to the next size. Which sizes a model gets on a
+// backend is decided once, at start-up. Engine thread only.
 
 #include <compare>
 #include <memory>
@@ -20,27 +21,40 @@ namespace quire {
 struct CaptureSizes {
   std::vector<int> sizes = {};
   std::vector<int> draft_sizes = {};  // where each row verifies as many drafts as there can be
+  std::vector<int> mixed_sizes = {};  // tokens: of steps whose rows have any number
   bool drafting = false;              // for `sizes`, a draft model's passes behind its first, too
   bool all_drafting = false;          // for `draft_sizes`, all of its passes
   std::string why_none = {};
 
   std::size_t count() const {
-    return sizes.size() * (drafting ? 2 : 1) + draft_sizes.size() * (all_drafting ? 2 : 1);
+    return sizes.size() * (drafting ? 2 : 1) + draft_sizes.size() * (all_drafting ? 2 : 1) +
+           mixed_sizes.size();
   }
 };
 
 // A step in which each row has one token and so many drafts, and draws behind each; or a draft
 // model's passes that make so many for each, behind the first.
 struct GraphShape {
+  int num_tokens = 0;  // of a mixed step, whose rows have any number, or none; 0: it is none
   int num_drafts = 0;
   int num_rows = 0;  // 0: no graph
+  bool is_mixed() const { return num_tokens > 0; }
   std::strong_ordering operator<=>(const GraphShape&) const = default;
+};
+
+// Of a step; no row of padding may be longer than a request.
+struct GraphLimits {
+  int max_num_seqs = 0;
+  int max_tokens = 0;
 };
 
 // Of what the groups' operators support, the least counts. Refuses sizes that this model cannot
 // have.
-Result<CaptureSizes> capture_sizes(const GraphConfig& config, int max_num_seqs,
+Result<CaptureSizes> capture_sizes(const GraphConfig& config, const GraphLimits& limits,
                                    const OpsTraits& ops, const std::vector<KvGroup>& groups);
+
+// Of a mixed step: as many rows as tokens where there can be, and one for the padding.
+GraphShape mixed_shape(int num_tokens, int max_num_seqs);
 
 // Those of capture_sizes() in which as many drafts fit into a step; none where the groups' operators
 // have no graphs for several tokens of a row.
@@ -48,15 +62,14 @@ std::vector<int> draft_capture_sizes(const std::vector<int>& sizes, int num_draf
                                      int max_num_batched_tokens, const OpsTraits& ops,
                                      const std::vector<KvGroup>& groups);
 
-// 1, 2, 4, then in steps of 8, from 256 on in steps of 16; the last is max_num_seqs.
-std::vector<int> default_capture_sizes(int max_num_seqs);
-
 class GraphCache {
  public:
   void add(const GraphShape& shape, std::unique_ptr<Graph> graph);  // shapes ascend
 
   // The smallest that holds this many rows of so many drafts each; no rows: none does.
   GraphShape shape_for(int num_rows, int num_drafts) const;
+  // The same of a mixed step of so many tokens.
+  GraphShape mixed_shape_for(int num_tokens) const;
   void replay(const GraphShape& shape, StreamRef stream);
   long num_replays() const { return num_replays_; }
 

@@ -91,7 +91,7 @@ TensorView InputBatch::drafts() const {
 
 std::size_t InputBatch::pack_bytes() const {
   const auto ints = StagedPack::bytes_of<std::int32_t>;
-  const auto rows = static_cast<std::size_t>(limits_.max_num_seqs);
+  const auto rows = static_cast<std::size_t>(limits_.max_rows());
   const auto states = groups_.size() - static_cast<std::size_t>(tables_.num_groups());
   const auto samples = static_cast<std::size_t>(limits_.max_samples());
   return ints(rows + 1) + 2 * ints(rows) + ints(samples) + ints(rows * tables_.num_groups()) +
@@ -108,17 +108,12 @@ const StepInputs& InputBatch::build(const BatchPlan& plan, const GraphShape& gra
                                     StreamRef stream) {
   const auto num_requests = static_cast<int>(plan.rows.size());
   const int num_rows = std::max(graph.num_rows, num_requests);
-  const int num_tokens = plan.num_tokens + (num_rows - num_requests) * (1 + graph.num_drafts);
-  assert(num_rows <= limits_.max_num_seqs && num_tokens <= limits_.max_num_batched_tokens);
-  // Among the plan's drafts may be those of rows that left it.
-  const int num_drafts =
-      graph.num_rows > 0
-          ? graph.num_rows * graph.num_drafts
-          : std::transform_reduce(plan.rows.begin(), plan.rows.end(), 0, std::plus<>(),
-                                  [](const BatchRow& row) { return row.num_drafts; });
+  const int num_tokens = padded_tokens(plan, graph), num_drafts = padded_drafts(plan, graph);
+  assert(num_rows <= limits_.max_rows() && num_tokens <= limits_.max_num_batched_tokens);
   update_tables(plan);
   pack_.begin();
   add_arrays(num_rows, num_tokens, num_drafts);
+  graph_ = graph;
   fill_rows(plan);
   if (shares_prefixes()) fill_shared(plan, graph);
   fill_padding(graph, num_requests, plan.num_tokens);
@@ -137,7 +132,8 @@ const StepInputs& InputBatch::build(const BatchPlan& plan, const GraphShape& gra
 }
 
 StepShape InputBatch::shape() const {
-  return {.num_rows = num_rows_,
+  return {.graph = graph_,
+          .num_rows = num_rows_,
           .num_tokens = inputs_.num_tokens,
           .num_drafts = num_drafts_,
           .num_samples = inputs_.num_samples,
@@ -150,7 +146,7 @@ StepShape InputBatch::shape() const {
 
 const StepInputs& InputBatch::follow(const StepShape& shape, std::span<const std::byte> packed,
                                      StreamRef stream) {
-  if (shape.num_rows > limits_.max_num_seqs || shape.num_tokens > limits_.max_num_batched_tokens)
+  if (shape.num_rows > limits_.max_rows() || shape.num_tokens > limits_.max_num_batched_tokens)
     throw Failure(ErrorCode::internal, "a step is larger than this rank was planned for");
   pack_.begin();
   add_arrays(shape.num_rows, shape.num_tokens, shape.num_drafts);
@@ -325,25 +321,6 @@ void InputBatch::fill_row_tokens(const BatchRow& row, std::span<const TokenId> d
   for (int i = 0; i < row.num_drafts; ++i)
     if (drafts[static_cast<std::size_t>(i)] == kUnknownDraft)
       arrays_.id_index.host[first + before + i] = index_of_draft(row.slot, i);
-}
-
-void InputBatch::fill_padding(const GraphShape& graph, int first_row, int first_token) {
-  const std::int32_t ids = pack_.index_of(arrays_.ids);
-  const int length = 1 + graph.num_drafts;
-  for (int r = first_row, first = first_token; r < graph.num_rows; ++r, first += length) {
-    arrays_.query_start.host[r + 1] = first + length;
-    arrays_.seq_lens.host[r] = length;
-    arrays_.slots.host[r] = kPaddingRow;
-    for (int g = 0; g < tables_.num_groups(); ++g) arrays_.counts.host[g * graph.num_rows + r] = 0;
-    for (int token = first; token < first + length; ++token) {
-      arrays_.ids.host[token] = 0;
-      arrays_.id_index.host[token] = ids + token;
-      arrays_.positions.host[token] = token - first;
-    }
-  }
-  if (first_row >= graph.num_rows) return;
-  inputs_.max_query_len = std::max(inputs_.max_query_len, length);
-  inputs_.max_seq_len = std::max(inputs_.max_seq_len, length);
 }
 
 // Which of the request's blocks takes the state after the row's tokens. Blocks for drafts are its

@@ -28,6 +28,7 @@ struct BatchLimits {
   int max_model_len = 0;  // tokens
   int max_drafts = 0;     // of a row; each is one more sample
 
+  int max_rows() const { return max_num_seqs + 1; }  // of a step: one may be padding
   int max_samples() const {
     const std::int64_t all = std::int64_t{max_num_seqs} * (1 + max_drafts);
     return static_cast<int>(
@@ -52,6 +53,7 @@ struct StepInputs {
 
 // What lies in a step's pack, for ranks that are sent the pack and no plan.
 struct StepShape {
+  GraphShape graph;
   std::int32_t num_rows = 0;
   std::int32_t num_tokens = 0;
   std::int32_t num_drafts = 0;
@@ -69,8 +71,9 @@ class InputBatch {
              const BatchLimits& limits);
 
   // Queues the upload; expand() must follow. With fewer rows than the graph's, rows of as many tokens
-  // are added that read the null block and keep nothing. One graph's arrays always have the same
-  // addresses. Valid until the next call.
+  // are added that read the null block and keep nothing; to a mixed step rows without tokens, and one
+  // with those that are missing. One graph's arrays always have the same addresses. Valid until the
+  // next call.
   const StepInputs& build(const BatchPlan& plan, const GraphShape& graph, StreamRef stream);
 
   // What the last build() has made, for follow() of other ranks' batches of the same limits and
@@ -162,7 +165,10 @@ class InputBatch {
   void add_shared(int num_rows, int num_tokens);
   void fill_shared(const BatchPlan& plan, const GraphShape& graph);
   void set_longest_shared(int num_tokens);
+  static int padded_tokens(const BatchPlan& plan, const GraphShape& graph);
+  int padded_drafts(const BatchPlan& plan, const GraphShape& graph) const;
   void fill_padding(const GraphShape& graph, int first_row, int first_token);
+  void add_padding_row(int row, int first, int length);
   void catch_up(StreamRef stream);
   void add_lags(int num_rows);
   static int running_state(const Group& group, const BatchRow& row);
@@ -200,7 +206,8 @@ class InputBatch {
   std::vector<GroupInputs> group_inputs_, other_inputs_;
   TableRows table_rows_;
   StepInputs inputs_;
-  int num_rows_ = 0;    // of inputs_
+  GraphShape graph_;    // of inputs_
+  int num_rows_ = 0;    // the same
   int num_drafts_ = 0;  // the same
   int longest_shared_ = 0;
 };

@@ -92,11 +92,7 @@ void ModelRunner::forward(const BatchPlan& plan, bool may_propose) {
     options_.line->post_step(
         shape.num_rows > 0 ? RankMessage::Kind::replay : RankMessage::Kind::step, batch_.shape(),
         plan.zero_blocks, batch_.packed());
-  if (shape.num_rows > 0) {
-    graphs_.replay(shape, stream);
-  } else {
-    compute(plan, inputs);
-  }
+  compute(plan, inputs, shape);
   add_sampled_rows(plan, step);
   if (options_.pooling) take_hidden(plan, step, inputs);
   step.num_samples = inputs.num_samples;
@@ -112,8 +108,11 @@ GraphShape ModelRunner::graph_shape(const BatchPlan& plan) const {
   const bool is_uniform = std::ranges::all_of(plan.rows, [&](const BatchRow& row) {
     return row.samples && row.num_drafts == num_drafts && row.num_tokens == 1 + num_drafts;
   });
-  return is_uniform ? graphs_.shape_for(static_cast<int>(plan.rows.size()), num_drafts)
-                    : GraphShape();
+  if (is_uniform) {
+    const auto shape = graphs_.shape_for(static_cast<int>(plan.rows.size()), num_drafts);
+    if (shape.num_rows > 0) return shape;
+  }
+  return graphs_.mixed_shape_for(plan.num_tokens);
 }
 
 ForwardContext ModelRunner::context(const StepInputs& inputs, int max_seq_len) {
@@ -140,12 +139,18 @@ TensorView ModelRunner::logits(std::int64_t rows) const {
 }
 
 // From the uploaded arrays to the logits of the rows that sample.
-void ModelRunner::compute(const BatchPlan& plan, const StepInputs& inputs) {
+void ModelRunner::compute(const BatchPlan& plan, const StepInputs& inputs,
+                          const GraphShape& graph) {
   const Workspace::Scope scope(workspace_);
   ForwardContext context = this->context(inputs, inputs.max_seq_len);
-  if (!options_.same_bits) context.host_rows = inputs.host_rows;
-  batch_.expand(context.stream);
-  model_.forward(hidden(inputs.num_tokens), inputs.ids, context);
+  if (graph.num_rows > 0) {
+    graphs_.replay(graph, context.stream);
+    if (!graph.is_mixed()) return;
+  } else {
+    if (!options_.same_bits) context.host_rows = inputs.host_rows;
+    batch_.expand(context.stream);
+    model_.forward(hidden(inputs.num_tokens), inputs.ids, context);
+  }
   if (options_.pooling) return;
   read_all_logits(plan, context);
   const int n = inputs.num_samples;
@@ -159,12 +164,14 @@ void ModelRunner::compute(const BatchPlan& plan, const StepInputs& inputs) {
   model_.logits(logits(n), sampled, context);
 }
 
-// The same where every row samples behind each of its tokens; depends on nothing but device memory.
-void ModelRunner::compute_decode(const StepInputs& inputs) {
+// What of it a graph has: all where every row samples behind each of its tokens, else up to the
+// hidden states. Depends on nothing but device memory.
+void ModelRunner::compute_graph(const StepInputs& inputs, const GraphShape& graph) {
   const Workspace::Scope scope(workspace_);
   const ForwardContext context = this->context(inputs, options_.limits.max_model_len);
   batch_.expand(context.stream);
   model_.forward(hidden(inputs.num_tokens), inputs.ids, context);
+  if (graph.is_mixed()) return;
   model_.logits(logits(inputs.num_tokens), hidden(inputs.num_tokens), context);
 }
 

@@ -3,8 +3,9 @@
 // collect() waits for the oldest one; up to two may be under way, so that a step is planned while
 // another computes. Between forward() and sample() the step before may be collected, where what
 // this one may draw depends on its tokens; not where its plan takes drafts of the step before to
-// have held. Steps in which every row has one token, or that and as many drafts as there can be,
-// and draws behind each are replayed from graphs where there are graphs. Engine thread only.
+// have held. Where there are graphs, steps in which every row has one token, or that and as many
+// drafts as there can be, and draws behind each are replayed from one of them, and others of few
+// tokens to their hidden states. Engine thread only.
 
 #include <array>
 #include <cstddef>
@@ -34,6 +35,7 @@ struct RunnerOptions {
   std::uint64_t seed = 0;
   std::vector<int> graph_sizes = {};  // rows, ascending; empty: no graphs
   std::vector<int> draft_graph_sizes = {};  // of rows with limits.max_drafts drafts each
+  std::vector<int> mixed_graph_sizes = {};  // tokens, of steps whose rows have any number
   bool captures_drafting = false;  // for graph_sizes, a draft model's passes behind its first, too
   bool captures_all_drafting = false;       // for draft_graph_sizes, all of its passes
   std::optional<PoolingType> pooling = {};  // steps end with vectors: nothing is drawn
@@ -161,11 +163,11 @@ class ModelRunner {
   ForwardContext context(const StepInputs& inputs, int max_seq_len);
   TensorView hidden(std::int64_t rows) const;  // [rows, hidden_size]
   TensorView logits(std::int64_t rows) const;  // f32 [rows, V]
-  void compute(const BatchPlan& plan, const StepInputs& inputs);
+  void compute(const BatchPlan& plan, const StepInputs& inputs, const GraphShape& graph);
   int num_pooled_rows() const;
   void take_hidden(const BatchPlan& plan, InFlight& step, const StepInputs& inputs);
   void pool(const InFlight& step);
-  void compute_decode(const StepInputs& inputs);
+  void compute_graph(const StepInputs& inputs, const GraphShape& graph);
   void capture_graphs();
   bool capture(const GraphShape& shape);
   int longest_warm_up() const;

@@ -21,7 +21,7 @@ struct RankMessage {
   enum class Kind : std::uint32_t {
     configure,  // payload: an encoded Configure
     step,       // blocks to zero, payload: a pack of this shape; then the forward pass
-    replay,     // the same, of a graph's shape, to the logits of all rows: from that graph
+    replay,     // the same, of a graph's shape: from that graph, and of uniform steps the logits
     capture,    // a pack of a graph's shape: runs it, and captures it
     zero,       // blocks to zero, without a step
     logits,     // of rows [first, end) of the step's hidden states

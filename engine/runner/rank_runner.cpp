@@ -7,10 +7,6 @@ std::size_t hidden_bytes(const Model& model, int rows) {
   return static_cast<std::size_t>(rows) * model.hidden_size() * size_of(model.dtype());
 }
 
-GraphShape graph_of(const StepShape& shape) {
-  return {.num_drafts = shape.num_drafts / shape.num_rows, .num_rows = shape.num_rows};
-}
-
 }  // namespace
 
 RankRunner::RankRunner(Device& device, Ops& ops, Model& model, KvMemory& memory, const KvPlan& plan,
@@ -76,23 +72,24 @@ void RankRunner::step(const StepShape& shape, std::span<const BlockId> zero_bloc
 void RankRunner::replay(const StepShape& shape, std::span<const BlockId> zero_blocks,
                         std::span<const std::byte> pack) {
   follow(shape, zero_blocks, pack);
-  graphs_.replay(graph_of(shape), device_.stream());
+  graphs_.replay(shape.graph, device_.stream());
 }
 
 // As ModelRunner does: what runs, and what of it is captured, must be the same on all ranks.
 void RankRunner::capture(const StepShape& shape, std::span<const std::byte> pack) {
   follow(shape, {}, pack);
-  compute_decode();
+  compute_graph(shape.graph);
   device_.synchronize(device_.stream());  // in other ranks only: the next size refills the pack
-  auto graph = device_.capture([&] { compute_decode(); });
-  if (graph != nullptr) graphs_.add(graph_of(shape), std::move(graph));
+  auto graph = device_.capture([&] { compute_graph(shape.graph); });
+  if (graph != nullptr) graphs_.add(shape.graph, std::move(graph));
 }
 
-void RankRunner::compute_decode() {
+void RankRunner::compute_graph(const GraphShape& graph) {
   const Workspace::Scope scope(workspace_);
   const ForwardContext context = this->context(options_.limits.max_model_len);
   batch_.expand(context.stream);
   model_.forward(hidden(inputs_->num_tokens), inputs_->ids, context);
+  if (graph.is_mixed()) return;
   model_.logits({}, hidden(inputs_->num_tokens), context);
 }
 

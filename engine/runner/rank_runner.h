@@ -23,7 +23,8 @@ class RankRunner {
 
   void step(const StepShape& shape, std::span<const BlockId> zero_blocks,
             std::span<const std::byte> pack);
-  // The same with the logits, from the graph that capture() has made of this shape.
+  // The same from the graph that capture() has made of this shape, with the logits unless it is
+  // mixed.
   void replay(const StepShape& shape, std::span<const BlockId> zero_blocks,
               std::span<const std::byte> pack);
   void capture(const StepShape& shape, std::span<const std::byte> pack);
@@ -39,7 +40,7 @@ class RankRunner {
   ForwardContext context(int max_seq_len);
   void follow(const StepShape& shape, std::span<const BlockId> zero_blocks,
               std::span<const std::byte> pack);
-  void compute_decode();
+  void compute_graph(const GraphShape& graph);
 
   Device& device_;
   Ops& ops_;

@@ -26,7 +26,8 @@ void InputBatch::add_shared(int num_rows, int num_tokens) {
 void InputBatch::fill_shared(const BatchPlan& plan, const GraphShape& graph) {
   std::ranges::fill(shared_.lengths.host, 0);
   std::ranges::fill(shared_.places.host, -1);
-  std::int32_t member = 0, longest = graph.num_rows > 0 ? 1 + graph.num_drafts : 0;
+  const int num_drafts = graph.is_mixed() ? limits_.max_drafts : graph.num_drafts;
+  std::int32_t member = 0, longest = graph.num_rows > 0 ? 1 + num_drafts : 0;
   for (std::size_t i = 0; i <= kMostPrefixes; ++i) {
     shared_.starts.host[i] = member;
     if (i >= plan.shared_prefixes.size()) continue;

@@ -36,6 +36,8 @@ void ModelRunner::capture_graphs() {
     if (!capture({.num_drafts = 0, .num_rows = rows})) return;
   for (const int rows : options_.draft_graph_sizes)
     if (!capture({.num_drafts = options_.limits.max_drafts, .num_rows = rows})) return;
+  for (const int tokens : options_.mixed_graph_sizes)
+    if (!capture(mixed_shape(tokens, options_.limits.max_num_seqs))) return;
   if (options_.captures_drafting)
     for (const int rows : options_.graph_sizes)
       if (!drafts_->capture(rows, workspace_)) return;
@@ -50,10 +52,10 @@ bool ModelRunner::capture(const GraphShape& shape) {
   const StepInputs& inputs = batch_.build({}, shape, device_.stream());
   if (options_.line != nullptr)
     options_.line->post_step(RankMessage::Kind::capture, batch_.shape(), {}, batch_.packed());
-  compute_decode(inputs);
+  compute_graph(inputs, shape);
   // survives deletion: the next size but one refills this one's pack; padding is always the same
   device_.synchronize(device_.stream());
-  auto graph = device_.capture([&] { compute_decode(inputs); });
+  auto graph = device_.capture([&] { compute_graph(inputs, shape); });
   if (graph == nullptr) return false;
   graphs_.add(shape, std::move(graph));
   return true;

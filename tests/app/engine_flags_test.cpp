@@ -84,8 +84,14 @@ TEST_CASE("Every flag reaches its field") {
 
 TEST_CASE("graphs are what vLLM's --compilation-config says of them") {
   const auto sizes = [](std::vector<std::string> flags) {
-    flags.insert(flags.begin(), {"m", "--max-num-seqs", "6"});
+    flags.insert(flags.begin(), {"m", "--max-num-seqs=6", "--max-num-batched-tokens=256"});
     return parsed(std::move(flags)).graphs.capture_sizes;
+  };
+  const auto most = [](std::vector<std::string> flags) {
+    flags.insert(flags.begin(), "m");
+    const GraphConfig graphs = parsed(std::move(flags)).graphs;
+    CHECK(graphs.capture_sizes.empty());
+    return graphs.max_capture_size;
   };
   const auto is_eager = [](const char* json) {
     return parsed({"m", "--compilation-config", json}).graphs.enforce_eager;
@@ -99,15 +105,19 @@ TEST_CASE("graphs are what vLLM's --compilation-config says of them") {
   CHECK_FALSE(is_eager("3"));
   CHECK_FALSE(is_eager("{}"));
   CHECK(sizes({"--compilation-config", R"({"cudagraph_capture_sizes": [1, 4, 512]})"}) ==
-        Sizes{1, 4, 6});
+        Sizes{1, 4, 256});
   CHECK(sizes({"--compilation-config",
                R"({"cudagraph_capture_sizes": [1, 4, 512], "max_cudagraph_capture_size": 4})"}) ==
         Sizes{1, 4});
-  CHECK(sizes({"--compilation-config", R"({"max_cudagraph_capture_size": 4})"}) == Sizes{1, 2, 4});
-  CHECK(sizes({"--max-cudagraph-capture-size", "3"}) == Sizes{1, 2, 3});
-  CHECK(sizes({"--max-cudagraph-capture-size", "512"}) == Sizes{1, 2, 4, 6});
+  CHECK(most({"--compilation-config", R"({"max_cudagraph_capture_size": 4})"}) == 4);
+  CHECK(most({"--max-cudagraph-capture-size", "3"}) == 3);
+  const auto only_decode = [](const char* json) {
+    return parsed({"m", "--compilation-config", json}).graphs.only_decode;
+  };
+  CHECK(only_decode(R"({"cudagraph_mode": "full_decode_only"})"));
+  CHECK_FALSE(only_decode(R"({"cudagraph_mode": "FULL_AND_PIECEWISE"})"));
   CHECK(parsed({"m", "--max-cudagraph-capture-size", "0"}).graphs.enforce_eager);
-  CHECK(sizes({"--enforce-eager", "--max-cudagraph-capture-size", "4"}).empty());
+  CHECK(most({"--enforce-eager", "--max-cudagraph-capture-size", "4"}) == 0);
   CHECK(sizes({"--enforce-eager", "--compilation-config",
                R"({"cudagraph_capture_sizes": [1, 2]})"})
             .empty());
@@ -122,6 +132,9 @@ TEST_CASE("graphs are what vLLM's --compilation-config says of them") {
   CHECK(refusal({"m", "--cudagraph-capture-sizes=1", "--compilation-config",
                  R"({"cudagraph_capture_sizes": [2]})"})
             .starts_with("--compilation-config: says other sizes"));
+  CHECK(refusal({"m", "--max-cudagraph-capture-size=1", "--compilation-config",
+                 R"({"cudagraph_capture_sizes": [2]})"})
+            .starts_with("--compilation-config: says other sizes"));
 }
 
 TEST_CASE("what of the flags of graphs is without effect is told") {
@@ -134,7 +147,8 @@ TEST_CASE("what of the flags of graphs is without effect is told") {
     app.parse(flags);
     std::vector<std::string> told = members_without_effect(app);
     const std::string forgotten = forget_idle_sizes(app, config, device);
-    CHECK(config.graphs.capture_sizes.empty() == !forgotten.empty());
+    const bool has_none = config.graphs.capture_sizes.empty() && config.graphs.max_capture_size == 0;
+    CHECK(has_none == !forgotten.empty());
     if (!forgotten.empty()) told.push_back(forgotten);
     return told;
   };

@@ -166,7 +166,7 @@ TEST_CASE("Values out of range and flags without effect are refused by name") {
        }},
       {"GraphConfig::capture_sizes",
        [](EngineConfig& c) {
-         c.graphs.capture_sizes = {4, 257};
+         c.graphs.capture_sizes = {4, 2049};
        }},
       {"ParallelConfig::tensor_parallel_size",
        [](EngineConfig& c) { c.parallel.tensor_parallel_size = 0; }},

@@ -271,6 +271,26 @@ TEST_CASE("attention sized for longer requests gives the same bits", "[ops][atte
   }
 }
 
+// Rows of a mixed step's graph: many have no tokens, the last those that pad it, and any may be as
+// long as all of them.
+TEST_CASE("attention launched for a graph's rows attends for those that are there",
+          "[ops][attention][large]") {
+  AttentionCase c = GENERATE(from_range(kCases));
+  INFO(c.name);
+  c.requests.insert(c.requests.end(), 40, {0, 0});
+  c.requests.push_back({0, 21});
+  const AttentionData data(c, 6);
+  const std::vector<double> want = data.reference();
+  for (OpBackend& backend : op_backends()) {
+    INFO(backend.name);
+    OpRun run(backend);
+    AttentionArgs args = data.arguments(run, 1 << 14);
+    args.max_query_len = static_cast<int>(args.q.extent(0));
+    run.ops().paged_attention(args, run.stream());
+    check_close(run.download(args.out), want);
+  }
+}
+
 TEST_CASE("what lies in a block past the end is never read into a result", "[ops][attention][unseen]") {
   const AttentionCase c = GENERATE(from_range(kCases));
   const std::vector<std::string> some = {

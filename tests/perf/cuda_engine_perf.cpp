@@ -1,7 +1,7 @@
 // Whole models through the engine on a GPU, with random weights of well-known shapes: one stream
 // beside the rate at which this GPU reads memory, many streams, how long the GPU waits for the host
-// between two steps, where the time of a step goes, and graphs and early starts of kernels beside
-// none. One JSON object a line.
+// between two steps, where the time of a step goes, and graphs (of decode steps, and of those with
+// prompts) and early starts of kernels beside none. One JSON object a line.
 //   cuda_engine_perf [--seconds N] [--tiny]     N: start no case after this many
 
 #include <algorithm>
@@ -115,9 +115,24 @@ Decoded decode_of(PerfEngine& engine, int prompt, int steps) {
   return {seconds, engine.digest()};
 }
 
-void compare(const ModelShape& shape, const char* other, const Decoded& chosen,
+// Prompts that come one after the other beside streams: seconds from a prompt's arrival to its
+// first token.
+Decoded prompts_beside(PerfEngine& engine, int streams, int prompt, int count) {
+  begin_decode(engine, streams, prompt, 8 * count + 64);
+  const auto begin = WallClock::now();
+  for (int i = 0; i < count; ++i) {
+    const int before = engine.begun();
+    engine.add(prompt, 1);
+    while (engine.begun() == before) engine.step();
+  }
+  const double seconds = seconds_since(begin) / count;
+  engine.finish();
+  return {seconds, engine.digest()};
+}
+
+void compare(const std::string& name, const char* other, const Decoded& chosen,
              const Decoded& way) {
-  Record("ab", name_of(shape, 1))
+  Record("ab", name)
       .text("a", "chosen")
       .text("b", other)
       .number("a_us", chosen.seconds * 1e6)
@@ -133,28 +148,42 @@ void start_record(const ModelShape& shape, const char* way, WallClock::time_poin
 
 void measure(const ModelShape& shape, bool tiny, double read_rate) {
   const int prompt = tiny ? 20 : 896, steps = tiny ? 8 : 256;
-  Decoded chosen;
+  const int streams = tiny ? 2 : 8, question = tiny ? 20 : 100, questions = tiny ? 2 : 64;
+  const auto ask = [&](PerfEngine& engine) {
+    return prompts_beside(engine, streams, question, questions);
+  };
+  Decoded chosen, asked;
   {
     const auto begin = WallClock::now();
     PerfEngine engine(shape, tiny);
     start_record(shape, "", begin);
-    if (shape.compares) chosen = decode_of(engine, prompt, steps);
+    if (shape.compares) {
+      chosen = decode_of(engine, prompt, steps);
+      asked = ask(engine);
+    }
     steady_decode(engine, shape, tiny ? 2 : 1, prompt, steps, read_rate);
     if (shape.many)
-      for (const int streams : {8, 64, 256})
-        steady_decode(engine, shape, streams, 1000, 128, read_rate);
+      for (const int many : {8, 64, 256})
+        steady_decode(engine, shape, many, 1000, 128, read_rate);
   }
   {
     const auto begin = WallClock::now();
     PerfEngine engine(shape, tiny, {.eager = true});
     start_record(shape, ", eager", begin);
-    if (shape.compares) compare(shape, "no graphs", chosen, decode_of(engine, prompt, steps));
+    if (shape.compares)
+      compare(name_of(shape, 1), "no graphs", chosen, decode_of(engine, prompt, steps));
     time_operators(engine, shape, 1, tiny ? 20 : 1000);
     if (shape.many) time_operators(engine, shape, 64, 1000);
   }
   if (!shape.compares) return;
-  PerfEngine engine(shape, tiny, {.eager = false, .variants = {.begins_ahead = false}});
-  compare(shape, "kernels in turn", chosen, decode_of(engine, prompt, steps));
+  {
+    PerfEngine engine(shape, tiny, {.only_decode = true});
+    decode_of(engine, prompt, steps);  // as the chosen one has
+    compare(name_of(shape, streams) + ", prompts of " + std::to_string(question),
+            "graphs of decode steps only", asked, ask(engine));
+  }
+  PerfEngine engine(shape, tiny, {.variants = {.begins_ahead = false}});
+  compare(name_of(shape, 1), "kernels in turn", chosen, decode_of(engine, prompt, steps));
 }
 
 double read_rate_of_device(bool tiny) {

@@ -40,13 +40,14 @@ class PerfEngine::ModelFolder {
 
 namespace {
 
-EngineConfig config_of(const std::string& folder, bool tiny, bool eager) {
+EngineConfig config_of(const std::string& folder, bool tiny, const EngineWay& way) {
   EngineConfig config;
   config.model.path = folder;
   config.model.load_format = LoadFormat::dummy;
   config.model.max_model_len = tiny ? 256 : 8192;
   config.device = DeviceKind::cuda;
-  config.graphs.enforce_eager = eager;
+  config.graphs.enforce_eager = way.eager;
+  config.graphs.only_decode = way.only_decode;
   config.cache.enable_prefix_caching = false;
   if (tiny) config.cache.num_gpu_blocks_override = 200;
   config.scheduler.max_num_batched_tokens = tiny ? 128 : 8192;
@@ -59,7 +60,7 @@ EngineConfig config_of(const std::string& folder, bool tiny, bool eager) {
 PerfEngine::PerfEngine(const ModelShape& shape, bool tiny, const EngineWay& way)
     : shape_(shape),
       folder_(std::make_unique<ModelFolder>(shape)),
-      core_((cuda::variants = way.variants, config_of(folder_->path(), tiny, way.eager)),
+      core_((cuda::variants = way.variants, config_of(folder_->path(), tiny, way)),
             EngineId{0}, backend(), [](std::string_view, double) {}) {}
 
 PerfEngine::~PerfEngine() { cuda::variants = {}; }

@@ -31,7 +31,8 @@ struct ModelShape {
 };
 
 struct EngineWay {
-  bool eager = false;  // no graphs
+  bool eager = false;        // no graphs
+  bool only_decode = false;  // none of steps with prompts
   cuda::Variants variants = {};
 };
 

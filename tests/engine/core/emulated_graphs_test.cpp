@@ -86,19 +86,20 @@ Outcome run(const EngineConfig& config, const std::vector<Arrival>& arrivals) {
   return outcome;
 }
 
-void expect_same_bits(EngineConfig config, const std::vector<Arrival>& arrivals,
-                      const std::vector<std::vector<int>>& capture_sizes) {
+// How many steps of a run in each of the sizes are replayed.
+std::vector<long> expect_same_bits(EngineConfig config, const std::vector<Arrival>& arrivals,
+                                   const std::vector<std::vector<int>>& capture_sizes) {
   config.graphs.enforce_eager = true;
   const Outcome eager = run(config, arrivals);
   CHECK(eager.num_replays + eager.num_drafting_replays == 0);
   REQUIRE(eager.answers.size() == arrivals.size());
   config.graphs.enforce_eager = false;
+  std::vector<long> num_replays;
   for (const std::vector<int>& sizes : capture_sizes) {
     CAPTURE(sizes);
     config.graphs.capture_sizes = sizes;
     const Outcome replayed = run(config, arrivals);
     CHECK(replayed.num_replays > 0);
-    CHECK(replayed.num_replays < static_cast<long>(replayed.num_steps));  // prompts are not
     CHECK(replayed.num_accepted == eager.num_accepted);
     CHECK((replayed.num_drafting_replays > 0) == config.speculative.uses_draft_model());
     CHECK((replayed.num_whole_replays > 0) == config.speculative.uses_draft_model());
@@ -108,7 +109,9 @@ void expect_same_bits(EngineConfig config, const std::vector<Arrival>& arrivals,
       CHECK(replayed.answers.at(id).tokens == answer.tokens);
       CHECK(replayed.answers.at(id).logprobs == answer.logprobs);
     }
+    num_replays.push_back(replayed.num_replays);
   }
+  return num_replays;
 }
 
 }  // namespace
@@ -117,7 +120,22 @@ TEST_CASE("replayed steps follow requests that come, cross blocks and go", "[eng
   const std::vector<Arrival> arrivals{{0, 5, 30},      {0, 14, 24, 0.8}, {2, 31, 20, 0, 0.5},
                                       {9, 16, 4, 1.2}, {9, 1, 18},       {14, 40, 9}};
   // All sizes; one that pads some steps and is too small for others.
-  expect_same_bits(small_config(), arrivals, {{}, {3}});
+  const std::vector<long> num_replays = expect_same_bits(small_config(), arrivals, {{}, {3}});
+  EngineConfig only_decode = small_config();
+  only_decode.graphs.only_decode = true;
+  const std::vector<long> without_prompts = expect_same_bits(only_decode, arrivals, {{}});
+  CHECK(num_replays[0] > num_replays[1]);
+  CHECK(num_replays[0] > without_prompts[0]);  // by the steps with prompts
+}
+
+TEST_CASE("replayed prompts are cut, shared and continued as queued ones", "[engine][cuda]") {
+  EngineConfig config = small_config();
+  config.model.path = GENERATE("tests/data/golden/models/phi3-longrope",
+                               "models/quire-tiny");
+  config.scheduler.max_num_batched_tokens = 32;  // prompts take several steps, all of these replayed
+  const std::vector<Arrival> arrivals{{0, 70, 12}, {1, 33, 9, 0.7}, {3, 2, 20},
+                                      {6, 70, 3},  {7, 31, 6},      {8, 1, 5, 0, 0.3}};
+  expect_same_bits(config, arrivals, {{}});
 }
 
 TEST_CASE("replayed steps carry states, latents and experts on", "[engine][cuda]") {
@@ -136,7 +154,8 @@ TEST_CASE("replayed steps follow a context into its second split", "[engine][cud
 
 // Every step but the last ones, which have room for fewer drafts; and a draft model's passes, all
 // of them behind a step that verified as many for each, else those behind the first. A graph of
-// four rows pads; the one of a row with one token takes a step that verifies nothing.
+// four rows pads; the one of a row with one token takes a step that verifies nothing; that of 64
+// tokens, where the cache can have one, takes all others, as with prompts.
 TEST_CASE("steps that verify drafts are replayed", "[engine][cuda][drafts]") {
   struct Drafter {
     const char* folder;
@@ -156,7 +175,7 @@ TEST_CASE("steps that verify drafts are replayed", "[engine][cuda][drafts]") {
   if (drafter.method == DraftMethod::eagle3) config.speculative.model = folder + "/draft";
   if (drafter.method == DraftMethod::ngram)
     config.speculative.prompt_lookup_min = config.speculative.prompt_lookup_max = 1;
-  expect_same_bits(config, {{0, 9, 24}, {0, 17, 18, 0.8}, {3, 30, 12}}, {{1, 4}});
+  expect_same_bits(config, {{0, 9, 24}, {0, 17, 18, 0.8}, {3, 30, 12}}, {{1, 4}, {1, 4, 64}});
 }
 
 }  // namespace quire::test

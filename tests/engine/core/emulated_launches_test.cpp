@@ -11,8 +11,7 @@
 namespace quire::test {
 namespace {
 
-// Of a step with a token of each of so many requests; when one enters a block there is one more.
-std::uint64_t launches_of_step(int num_requests, int num_prompt) {
+EngineConfig tiny_cuda() {
   EngineConfig config = tiny_config();
   config.device = DeviceKind::cuda;
   config.cpu_threads = 0;
@@ -22,23 +21,45 @@ std::uint64_t launches_of_step(int num_requests, int num_prompt) {
   config.cache.num_gpu_blocks_override = 129;
   config.scheduler.max_num_batched_tokens = 512;
   config.scheduler.max_num_seqs = 16;
+  return config;
+}
+
+AddRequest request_of(int id, int num_prompt) {
+  AddRequest request;
+  request.id = RequestId{static_cast<std::uint64_t>(id)};
+  request.prompt.assign(static_cast<std::size_t>(num_prompt), TokenId{7});
+  request.sampling.max_tokens = 40;
+  request.sampling.ignore_eos = true;
+  request.sampling.temperature = 0;
+  return request;
+}
+
+// Of a step with a token of each of so many requests; when one enters a block there is one more.
+std::uint64_t launches_of_step(int num_requests, int num_prompt) {
+  EngineConfig config = tiny_cuda();
   config.graphs.enforce_eager = true;
   EngineCore engine(config, EngineId{0}, emulated_backend(), [](std::string_view, double) {});
-  for (int i = 1; i <= num_requests; ++i) {
-    AddRequest request;
-    request.id = RequestId{static_cast<std::uint64_t>(i)};
-    request.prompt.assign(static_cast<std::size_t>(num_prompt), TokenId{7});
-    request.sampling.max_tokens = 40;
-    request.sampling.ignore_eos = true;
-    request.sampling.temperature = 0;
-    engine.add(std::move(request));
-  }
+  for (int i = 1; i <= num_requests; ++i) engine.add(request_of(i, num_prompt));
   const auto steps = [&](int count) {
     for (int i = 0; i < count; ++i) engine.step();
     return emulation::num_launches();
   };
   const std::uint64_t start = steps(8);  // prompts and what is made once
   return (steps(8) - start) / 8;
+}
+
+// Of a step with a prompt of 20 tokens beside three requests that decode. What a graph replays is
+// not launched.
+std::uint64_t launches_beside_a_prompt(bool enforce_eager) {
+  EngineConfig config = tiny_cuda();
+  config.graphs.enforce_eager = enforce_eager;
+  EngineCore engine(config, EngineId{0}, emulated_backend(), [](std::string_view, double) {});
+  for (int i = 1; i <= 3; ++i) engine.add(request_of(i, 5));
+  for (int i = 0; i < 4; ++i) engine.step();
+  engine.add(request_of(4, 20));
+  const std::uint64_t before = emulation::num_launches();
+  engine.step();
+  return emulation::num_launches() - before;
 }
 
 }  // namespace
@@ -54,6 +75,15 @@ TEST_CASE("a decode step launches five kernels a dense layer", "[engine][cuda]")
   CHECK(launches_of_step(1, 400) == kLayers * 5 + kOther);  // who brings the last part merges them
   // More rows: products of the library's, which are not counted, an activation, two norms and heads.
   CHECK(launches_of_step(9, 5) == kLayers * 5 + kOther - 1);
+}
+
+TEST_CASE("a step with a prompt launches what it samples behind its graph", "[engine][cuda]") {
+  // A prompt's block; the rows that sample, their logits, two to sample.
+  constexpr std::uint64_t kReplayed = 5;
+  CHECK(launches_beside_a_prompt(false) == kReplayed);
+  // Ids, tables, slots and the embedding, and of a layer two norms, heads, attention of prompts and
+  // of what decodes, and an activation; the last norm is the first of a layer that is not there.
+  CHECK(launches_beside_a_prompt(true) == kReplayed + 4 + 4 * 6 + 1);
 }
 
 }  // namespace quire::test

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "cpu/cpu_ops.h"
+#include "engine/capture_sizes.h"
 #include "engine/kv_plan/groups.h"
 
 namespace quire {
@@ -26,11 +27,15 @@ KvGroup group_of(KvKind kind) {
 }
 
 TEST_CASE("sizes double, then grow in steps, and end with the largest batch", "[engine][runner]") {
-  CHECK(default_capture_sizes(1) == Sizes{1});
-  CHECK(default_capture_sizes(6) == Sizes{1, 2, 4, 6});
-  CHECK(default_capture_sizes(32) == Sizes{1, 2, 4, 8, 16, 24, 32});
-  const Sizes large = default_capture_sizes(300);
+  CHECK(capture_sizes_up_to(1) == Sizes{1});
+  CHECK(capture_sizes_up_to(6) == Sizes{1, 2, 4, 6});
+  CHECK(capture_sizes_up_to(32) == Sizes{1, 2, 4, 8, 16, 24, 32});
+  const Sizes large = capture_sizes_up_to(300);
   CHECK(Sizes(large.end() - 4, large.end()) == Sizes{256, 272, 288, 300});
+
+  CHECK(mixed_capture_sizes_up_to(7) == Sizes{7});
+  CHECK(mixed_capture_sizes_up_to(kMostMixed) ==
+        Sizes{8, 16, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512});
 }
 
 TEST_CASE("a step takes the smallest graph that holds it", "[engine][runner]") {
@@ -50,21 +55,31 @@ TEST_CASE("a step takes the smallest graph that holds it", "[engine][runner]") {
   CHECK(graphs.shape_for(1, 3) == GraphShape{.num_drafts = 3, .num_rows = 4});
   CHECK(graphs.shape_for(5, 3).num_rows == 0);
   CHECK(graphs.shape_for(1, 2).num_rows == 0);
+
+  int mixed_replays = 0;
+  CHECK(graphs.mixed_shape_for(1).num_rows == 0);
+  graphs.add(mixed_shape(16, 8), std::make_unique<CountingGraph>(mixed_replays));
+  CHECK(graphs.mixed_shape_for(16) == GraphShape{.num_tokens = 16, .num_rows = 9});
+  CHECK(graphs.mixed_shape_for(17).num_rows == 0);
+  CHECK(graphs.shape_for(1, 4).num_rows == 0);  // nor one for rows that all have drafts
   const auto device = make_cpu_device();
+  graphs.replay(graphs.mixed_shape_for(3), device->stream());
+  CHECK(mixed_replays == 1);
   graphs.replay(graphs.shape_for(3, 0), device->stream());
   CHECK(replays_of_2 == 0);
   CHECK(replays_of_8 == 1);
   CHECK(replays_with_drafts == 0);
-  CHECK(graphs.num_replays() == 1);
+  CHECK(graphs.num_replays() == 2);
 }
 
-// Operators with graphs for paged attention and, if asked, for states.
+// Operators with graphs for paged attention, mixed ones over bf16 alone, and if asked for states.
 class GraphTraits final : public OpsTraits {
  public:
   explicit GraphTraits(GraphSupport states) : states_(states) {}
-  GraphSupport graph_support(CacheKind kind) const override {
-    if (kind == CacheKind::state) return states_;
-    return kind == CacheKind::paged ? GraphSupport::uniform : GraphSupport::never;
+  GraphSupport graph_support(const CacheForm& form) const override {
+    if (form.kind == CacheKind::state) return states_;
+    if (form.kind == CacheKind::latent) return GraphSupport::never;
+    return form.dtype == DType::bf16 ? GraphSupport::always : GraphSupport::uniform;
   }
   std::size_t moe_workspace_bytes(int, const MoeShape&) const override { return 0; }
   std::size_t linear_workspace_bytes(std::int64_t, const Weight&, DType) const override {
@@ -81,17 +96,33 @@ TEST_CASE("the groups' weakest operators decide about graphs", "[engine][runner]
   const GraphTraits all(GraphSupport::single_token), paged_only(GraphSupport::never);
   const std::vector<KvGroup> dense{group_of(KvKind::full), group_of(KvKind::sliding_window)};
   const std::vector<KvGroup> hybrid{group_of(KvKind::full), group_of(KvKind::mamba)};
-  CHECK(capture_sizes({}, 4, paged_only, dense)->sizes == Sizes{1, 2, 4});
-  CHECK(capture_sizes({}, 4, all, hybrid)->sizes == Sizes{1, 2, 4});
-  CHECK(capture_sizes({.capture_sizes = {4, 1, 4}}, 4, all, hybrid)->sizes == Sizes{1, 4});
+  const GraphLimits limits{.max_num_seqs = 4, .max_tokens = 24};
+  CHECK(capture_sizes({}, limits, paged_only, dense)->sizes == Sizes{1, 2, 4});
+  CHECK(capture_sizes({}, limits, all, hybrid)->sizes == Sizes{1, 2, 4});
+  CHECK(capture_sizes({.capture_sizes = {4, 1, 4}}, limits, all, hybrid)->sizes == Sizes{1, 4});
+  CHECK(capture_sizes({.max_capture_size = 3}, limits, all, hybrid)->sizes == Sizes{1, 2, 3});
 
-  CHECK(capture_sizes({.enforce_eager = true}, 4, all, dense)->why_none ==
+  CHECK(capture_sizes({}, limits, all, dense)->mixed_sizes == Sizes{8, 16, 24});
+  CHECK(capture_sizes({}, limits, all, hybrid)->mixed_sizes.empty());  // states have none
+  std::vector<KvGroup> of_fp8 = dense;
+  of_fp8.back().spec.dtype = DType::fp8_e4m3;
+  CHECK(capture_sizes({}, limits, all, of_fp8)->mixed_sizes.empty());
+  CHECK(capture_sizes({.only_decode = true}, limits, all, dense)->mixed_sizes.empty());
+  CHECK(capture_sizes({.max_capture_size = 10}, limits, all, dense)->mixed_sizes == Sizes{8, 10});
+  // Of named ones decode takes as many requests as there can be, a mixed step what it has room for.
+  const CaptureSizes named =
+      capture_sizes({.capture_sizes = {2, 100, 16}}, limits, all, dense).value();
+  CHECK(named.sizes == Sizes{2, 4});
+  CHECK(named.mixed_sizes == Sizes{2, 16});
+  CHECK(named.count() == 4);
+
+  CHECK(capture_sizes({.enforce_eager = true}, limits, all, dense)->why_none ==
         "GraphConfig::enforce_eager");
-  const CaptureSizes none = capture_sizes({}, 4, paged_only, hybrid).value();
+  const CaptureSizes none = capture_sizes({}, limits, paged_only, hybrid).value();
   CHECK(none.sizes.empty());
   CHECK(none.why_none.find("mamba") != std::string::npos);
-  CHECK(capture_sizes({}, 4, all, {group_of(KvKind::mla)})->sizes.empty());
-  CHECK(capture_sizes({.capture_sizes = {1}}, 4, paged_only, hybrid).has_error());
+  CHECK(capture_sizes({}, limits, all, {group_of(KvKind::mla)})->sizes.empty());
+  CHECK(capture_sizes({.capture_sizes = {1}}, limits, paged_only, hybrid).has_error());
 
   const Sizes sizes{1, 2, 4};
   CHECK(draft_capture_sizes(sizes, 3, 64, all, dense) == sizes);

@@ -33,8 +33,11 @@ struct Bench {
     return requests.emplace_back(std::move(init));
   }
   const StepInputs& build(const BatchPlan& plan, int num_rows) {
+    return build(plan, {.num_drafts = 0, .num_rows = num_rows});
+  }
+  const StepInputs& build(const BatchPlan& plan, const GraphShape& graph) {
     const int before = *copies_left;
-    const StepInputs& inputs = batch.build(plan, {.num_drafts = 0, .num_rows = num_rows}, device.stream());
+    const StepInputs& inputs = batch.build(plan, graph, device.stream());
     num_copies = before - *copies_left;
     batch.expand(device.stream());
     return inputs;
@@ -87,6 +90,46 @@ TEST_CASE("padding rows read the null block and keep nothing", "[engine][runner]
   CHECK(values(step.groups[1].state_write) == Ints{12, -1, -1});
 }
 
+TEST_CASE("a mixed step is padded by rows without tokens and one with the rest", "[engine][runner]") {
+  Bench bench;
+  const GraphShape graph = mixed_shape(8, 4);
+  REQUIRE(graph.num_rows == 5);  // one more than requests
+  const Request& request = bench.request({7, 8, 9});
+  const StepInputs& step = bench.build(
+      one_row(request, {.slot = 2, .num_tokens = 3, .is_new = true}, {{3}}), graph);
+  CHECK(bench.num_copies == 1);
+  CHECK(step.num_tokens == 8);
+  CHECK(step.num_samples == 1);
+  CHECK(values(step.sample_rows) == Ints{2});
+  CHECK(values(step.ids) == Ints{7, 8, 9, 0, 0, 0, 0, 0});
+  CHECK(values(step.positions) == Ints{0, 1, 2, 0, 1, 2, 3, 4});
+  CHECK(values(step.query_start) == Ints{0, 3, 3, 3, 3, 8});
+  CHECK(values(step.seq_lens) == Ints{3, 0, 0, 0, 5});
+  Slots slots(8, kPadSlot);
+  for (int i = 0; i < 3; ++i) slots[static_cast<std::size_t>(i)] = 3 * 8 + i;
+  CHECK(values<std::int64_t>(step.groups[0].slots) == slots);
+  CHECK(values(step.groups[0].block_table.rows(1, 5)) == Ints(4 * 16, 0));
+
+  // All requests there can be, and one token too few.
+  BatchPlan full;
+  for (int slot = 0; slot < 4; ++slot) {
+    const Request& other = bench.request({1, 2});
+    full.rows.push_back({.request = &other,
+                         .slot = slot,
+                         .num_tokens = slot == 0 ? 1 : 2,
+                         .is_new = true,
+                         .samples = true});
+    full.block_updates.push_back({.row = slot, .group = 0, .first = slot, .count = 1});
+    full.block_ids.push_back(4 + slot);
+  }
+  full.num_tokens = 7;
+  const StepInputs& other = bench.build(full, graph);
+  CHECK(values(other.query_start) == Ints{0, 1, 3, 5, 7, 8});
+  CHECK(values(other.seq_lens) == Ints{1, 2, 2, 2, 1});
+  CHECK(values(other.sample_rows) == Ints{0, 2, 4, 6});
+  CHECK(other.groups[0].block_table.data() == step.groups[0].block_table.data());
+}
+
 TEST_CASE("steps of one size lie at the same addresses", "[engine][runner]") {
   Bench bench;
   const Request& a = bench.request({1, 2, 3});
@@ -121,7 +164,7 @@ TEST_CASE("a step sends one copy", "[engine][runner]") {
 struct SharingTraits : OpsTraits {
   const OpsTraits& cpu = cpu_traits();
   bool reads_prefixes_once() const override { return true; }
-  GraphSupport graph_support(CacheKind kind) const override { return cpu.graph_support(kind); }
+  GraphSupport graph_support(const CacheForm& form) const override { return cpu.graph_support(form); }
   std::size_t moe_workspace_bytes(int num_tokens, const MoeShape& shape) const override {
     return cpu.moe_workspace_bytes(num_tokens, shape);
   }
