@@ -83,7 +83,7 @@ void add_graph_flags(CLI::App& app, EngineConfig& config) {
                "Use no CUDA graphs: the host queues each launch of every step");
   app.add_option(kSizes, config.graphs.capture_sizes,
                  "Tokens per step for which steps are captured: 1,2,4,8 (default: decode steps up to "
-                 "--max-num-seqs, those with prompts up to 512)")
+                 "--max-num-seqs; those with prompts up to 256, where that is faster)")
       ->delimiter(',');
   app.add_option_function<std::string>(
          kMost, [&config](const std::string& text) { take_most(config, kMost, most_of(text)); },

@@ -20,8 +20,8 @@ std::vector<int> capture_sizes_up_to(int most) {
 }
 
 std::vector<int> mixed_capture_sizes_up_to(int most) {
-  return sizes_up_to(most, 8, [](int size) {
-    return size < 16 ? 16 : size + (size < 64 ? 16 : size < 256 ? 32 : 64);
+  return sizes_up_to(most, 2, [](int size) {
+    return size < 16 ? 2 * size : size + (size < 64 ? 16 : 32);
   });
 }
 

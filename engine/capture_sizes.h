@@ -10,8 +10,9 @@ namespace quire {
 std::vector<int> capture_sizes_up_to(int most);
 
 // Tokens of steps with prompts, where a token more costs little beside the weights, which are read
-// once: 8, then in steps of 16, from 64 on of 32, from 256 on of 64; the last is `most`.
+// once: 2, 4, 8, 16, then in steps of 16, from 64 on of 32; the last is `most`.
 std::vector<int> mixed_capture_sizes_up_to(int most);
-inline constexpr int kMostMixed = 512;  // larger steps take longer than the host needs to queue them
+// Larger steps take a device longer than a host needs to queue them.
+inline constexpr int kMostMixed = 256;
 
 }  // namespace quire

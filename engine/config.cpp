@@ -151,6 +151,11 @@ Result<void> check_graphs(const EngineConfig& config) {
     return without_effect("GraphConfig::capture_sizes", "on a CPU, which has no graphs");
   if (graphs.enforce_eager && has_sizes)
     return without_effect("GraphConfig::capture_sizes", "with GraphConfig::enforce_eager");
+  const char* most = "GraphConfig::max_capture_size";
+  if (graphs.max_capture_size < 0) return refuse(most, "must not be negative");
+  if (graphs.max_capture_size > 0 && (has_sizes || graphs.enforce_eager))
+    return without_effect(most, has_sizes ? "with GraphConfig::capture_sizes"
+                                          : "with GraphConfig::enforce_eager");
   for (const int size : graphs.capture_sizes)
     if (size < 1 || size > config.scheduler.max_num_batched_tokens)
       return refuse(

@@ -113,7 +113,7 @@ struct GraphConfig {
   // Tokens of a step: of a decode step as many requests, up to SchedulerConfig::max_num_seqs. Empty:
   // those of engine/capture_sizes.h.
   std::vector<int> capture_sizes = {};
-  int max_capture_size = 0;  // of these, where none are named; 0: max_num_seqs, and kMostMixed
+  int max_capture_size = 0;  // of the latter; 0: none
 
   using Fields = FieldList<&GraphConfig::enforce_eager, &GraphConfig::only_decode,
                            &GraphConfig::capture_sizes, &GraphConfig::max_capture_size>;

@@ -183,8 +183,9 @@ void launch_wgmma(const AttentionArgs& args, int least_rows, const WidenedReques
                   const SplitScratch& scratch, StreamRef stream) {
   WgmmaArgs<T> a(args, least_rows, widened);
   plan_parts(a, args, scratch);
-  const std::int64_t parts = most_units(a, args) + a.work.many;
-  if (parts == 0) return;
+  const std::int64_t units = most_units(a, args);
+  if (units == 0) return;
+  const std::int64_t parts = units + (units <= a.work.few ? a.work.few : a.work.many);
   if (args.k_cache.extent(3) == 64) return launch_parts<64>(a, parts, stream);
   if (args.k_cache.extent(3) == 96) return launch_parts<96>(a, parts, stream);
   if (args.k_cache.extent(3) == 128) return launch_parts<128>(a, parts, stream);

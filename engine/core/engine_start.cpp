@@ -135,6 +135,9 @@ EngineCore::EngineCore(const EngineConfig& asked, EngineId id, EngineBackend bac
   if (config.parallel.tensor_parallel_size == 1) backend_.ops->begin_choosing();
   runner_->warm_up();
   backend_.ops->end_choosing();
+  if (!plan_.graphs.mixed_sizes.empty())
+    log::info("engine.mixed_graphs", {{"most_tokens", runner_->graphs().most_mixed_tokens()},
+                                      {"tried", plan_.graphs.mixed_sizes.back()}});
   if (config.scheduler.target_itl_ms > 0) time_steps(config.scheduler.target_itl_ms / 1000.0);
   if (drafting_.is_on() && config.adapts_drafts()) time_drafts(config);
   if (backend_.ranks != nullptr) backend_.ranks->line().post(RankMessage::Kind::warm);
@@ -295,11 +298,8 @@ void EngineCore::make_runtime(const EngineConfig& config, EngineId id, const Poo
   if (draft_.model != nullptr) draft_.model->bind_cache(std::span(layers).subspan(num_own));
   const CaptureSizes& graphs = plan_.graphs;
   if (!graphs.why_none.empty()) log::info("engine.no_graphs", {{"because", graphs.why_none}});
-  const auto largest = [](const std::vector<int>& sizes) { return sizes.empty() ? 0 : sizes.back(); };
-  if (graphs.count() > 0)
-    log::info("engine.graphs", {{"count", graphs.count()},
-                                {"most_decoding_requests", largest(graphs.sizes)},
-                                {"most_mixed_tokens", largest(graphs.mixed_sizes)}});
+  if (!graphs.sizes.empty())
+    log::info("engine.graphs", {{"count", graphs.count()}, {"largest", graphs.sizes.back()}});
   RunnerOptions runner = runner_options(config, kv, graphs, pooling);
   if (backend_.ranks != nullptr) {
     runner.collectives = &backend_.ranks->collectives();

@@ -31,9 +31,9 @@ std::vector<int> mixed_sizes(const GraphConfig& config, int max_tokens) {
   std::vector<int> sizes = config.capture_sizes;
   if (sizes.empty()) {
     const int most = config.max_capture_size > 0 ? config.max_capture_size : kMostMixed;
-    sizes = mixed_capture_sizes_up_to(std::min(most, max_tokens));
+    sizes = mixed_capture_sizes_up_to(std::min({most, kMostMixed, max_tokens}));
   }
-  std::erase_if(sizes, [max_tokens](int size) { return size > max_tokens; });
+  for (int& size : sizes) size = std::min(size, max_tokens);
   sort_sizes(sizes);
   return sizes;
 }
@@ -60,11 +60,13 @@ Result<CaptureSizes> capture_sizes(const GraphConfig& config, const GraphLimits&
   sort_sizes(result.sizes);
   if (all_support(GraphSupport::always, ops, groups))
     result.mixed_sizes = mixed_sizes(config, limits.max_tokens);
+  result.keeps_faster = config.capture_sizes.empty();
   return result;
 }
 
 GraphShape mixed_shape(int num_tokens, int max_num_seqs) {
-  return {.num_tokens = num_tokens, .num_rows = std::min(num_tokens, max_num_seqs) + 1};
+  const int num_rows = std::min({num_tokens, max_num_seqs, kMostMixedRows});
+  return {.num_tokens = num_tokens, .num_rows = num_rows + 1};
 }
 
 std::vector<int> draft_capture_sizes(const std::vector<int>& sizes, int num_drafts,
@@ -94,9 +96,10 @@ GraphShape GraphCache::shape_for(int num_rows, int num_drafts) const {
   return found->first;
 }
 
-GraphShape GraphCache::mixed_shape_for(int num_tokens) const {
+GraphShape GraphCache::mixed_shape_for(int num_rows, int num_tokens) const {
   const auto found = find({.num_tokens = num_tokens});
-  return found == graphs_.end() ? GraphShape() : found->first;
+  if (found == graphs_.end() || found->first.num_rows <= num_rows) return {};
+  return found->first;
 }
 
 void GraphCache::replay(const GraphShape& shape, StreamRef stream) {

@@ -22,6 +22,7 @@ struct CaptureSizes {
   std::vector<int> sizes = {};
   std::vector<int> draft_sizes = {};  // where each row verifies as many drafts as there can be
   std::vector<int> mixed_sizes = {};  // tokens: of steps whose rows have any number
+  bool keeps_faster = false;  // of the latter those alone that this host and device gain by
   bool drafting = false;              // for `sizes`, a draft model's passes behind its first, too
   bool all_drafting = false;          // for `draft_sizes`, all of its passes
   std::string why_none = {};
@@ -53,8 +54,10 @@ struct GraphLimits {
 Result<CaptureSizes> capture_sizes(const GraphConfig& config, const GraphLimits& limits,
                                    const OpsTraits& ops, const std::vector<KvGroup>& groups);
 
-// Of a mixed step: as many rows as tokens where there can be, and one for the padding.
+// Of a mixed step: as many rows as tokens where there can be, up to kMostMixedRows, and one for the
+// padding. Steps of more rows read more than launches take.
 GraphShape mixed_shape(int num_tokens, int max_num_seqs);
+inline constexpr int kMostMixedRows = 64;
 
 // Those of capture_sizes() in which as many drafts fit into a step; none where the groups' operators
 // have no graphs for several tokens of a row.
@@ -69,7 +72,8 @@ class GraphCache {
   // The smallest that holds this many rows of so many drafts each; no rows: none does.
   GraphShape shape_for(int num_rows, int num_drafts) const;
   // The same of a mixed step of so many tokens.
-  GraphShape mixed_shape_for(int num_tokens) const;
+  GraphShape mixed_shape_for(int num_rows, int num_tokens) const;
+  int most_mixed_tokens() const { return graphs_.empty() ? 0 : graphs_.back().first.num_tokens; }
   void replay(const GraphShape& shape, StreamRef stream);
   long num_replays() const { return num_replays_; }
 

@@ -112,7 +112,7 @@ GraphShape ModelRunner::graph_shape(const BatchPlan& plan) const {
     const auto shape = graphs_.shape_for(static_cast<int>(plan.rows.size()), num_drafts);
     if (shape.num_rows > 0) return shape;
   }
-  return graphs_.mixed_shape_for(plan.num_tokens);
+  return graphs_.mixed_shape_for(static_cast<int>(plan.rows.size()), plan.num_tokens);
 }
 
 ForwardContext ModelRunner::context(const StepInputs& inputs, int max_seq_len) {
@@ -148,8 +148,7 @@ void ModelRunner::compute(const BatchPlan& plan, const StepInputs& inputs,
     if (!graph.is_mixed()) return;
   } else {
     if (!options_.same_bits) context.host_rows = inputs.host_rows;
-    batch_.expand(context.stream);
-    model_.forward(hidden(inputs.num_tokens), inputs.ids, context);
+    compute_hidden(inputs, context);
   }
   if (options_.pooling) return;
   read_all_logits(plan, context);
@@ -164,13 +163,17 @@ void ModelRunner::compute(const BatchPlan& plan, const StepInputs& inputs,
   model_.logits(logits(n), sampled, context);
 }
 
+void ModelRunner::compute_hidden(const StepInputs& inputs, const ForwardContext& context) {
+  batch_.expand(context.stream);
+  model_.forward(hidden(inputs.num_tokens), inputs.ids, context);
+}
+
 // What of it a graph has: all where every row samples behind each of its tokens, else up to the
 // hidden states. Depends on nothing but device memory.
 void ModelRunner::compute_graph(const StepInputs& inputs, const GraphShape& graph) {
   const Workspace::Scope scope(workspace_);
   const ForwardContext context = this->context(inputs, options_.limits.max_model_len);
-  batch_.expand(context.stream);
-  model_.forward(hidden(inputs.num_tokens), inputs.ids, context);
+  compute_hidden(inputs, context);
   if (graph.is_mixed()) return;
   model_.logits(logits(inputs.num_tokens), hidden(inputs.num_tokens), context);
 }

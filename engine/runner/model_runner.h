@@ -36,6 +36,7 @@ struct RunnerOptions {
   std::vector<int> graph_sizes = {};  // rows, ascending; empty: no graphs
   std::vector<int> draft_graph_sizes = {};  // of rows with limits.max_drafts drafts each
   std::vector<int> mixed_graph_sizes = {};  // tokens, of steps whose rows have any number
+  bool keeps_faster_mixed = false;  // of these those alone that are faster than what they replace
   bool captures_drafting = false;  // for graph_sizes, a draft model's passes behind its first, too
   bool captures_all_drafting = false;       // for draft_graph_sizes, all of its passes
   std::optional<PoolingType> pooling = {};  // steps end with vectors: nothing is drawn
@@ -167,9 +168,11 @@ class ModelRunner {
   int num_pooled_rows() const;
   void take_hidden(const BatchPlan& plan, InFlight& step, const StepInputs& inputs);
   void pool(const InFlight& step);
+  void compute_hidden(const StepInputs& inputs, const ForwardContext& context);
   void compute_graph(const StepInputs& inputs, const GraphShape& graph);
   void capture_graphs();
   bool capture(const GraphShape& shape);
+  bool is_faster(Graph& graph, const StepInputs& inputs);
   int longest_warm_up() const;
   PromptTime warm_up_eager(const std::vector<BlockId>& blocks, int num_prompt);
   void zero_warmed(const std::vector<BlockId>& blocks, int num_tokens);

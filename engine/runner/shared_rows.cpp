@@ -22,12 +22,12 @@ void InputBatch::add_shared(int num_rows, int num_tokens) {
   }
 }
 
-// In a graph the host's number is that of its capture.
+// In a graph the host's number is that of its capture. Of a mixed step it is the least there can be:
+// rows of more tokens than attention reads a prefix once for are in no group.
 void InputBatch::fill_shared(const BatchPlan& plan, const GraphShape& graph) {
   std::ranges::fill(shared_.lengths.host, 0);
   std::ranges::fill(shared_.places.host, -1);
-  const int num_drafts = graph.is_mixed() ? limits_.max_drafts : graph.num_drafts;
-  std::int32_t member = 0, longest = graph.num_rows > 0 ? 1 + num_drafts : 0;
+  std::int32_t member = 0, longest = graph.num_rows > 0 ? 1 + graph.num_drafts : 0;
   for (std::size_t i = 0; i <= kMostPrefixes; ++i) {
     shared_.starts.host[i] = member;
     if (i >= plan.shared_prefixes.size()) continue;

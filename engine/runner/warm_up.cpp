@@ -37,7 +37,7 @@ void ModelRunner::capture_graphs() {
   for (const int rows : options_.draft_graph_sizes)
     if (!capture({.num_drafts = options_.limits.max_drafts, .num_rows = rows})) return;
   for (const int tokens : options_.mixed_graph_sizes)
-    if (!capture(mixed_shape(tokens, options_.limits.max_num_seqs))) return;
+    if (!capture(mixed_shape(tokens, options_.limits.max_num_seqs))) break;
   if (options_.captures_drafting)
     for (const int rows : options_.graph_sizes)
       if (!drafts_->capture(rows, workspace_)) return;
@@ -57,8 +57,35 @@ bool ModelRunner::capture(const GraphShape& shape) {
   device_.synchronize(device_.stream());
   auto graph = device_.capture([&] { compute_graph(inputs, shape); });
   if (graph == nullptr) return false;
+  // A larger step takes the device longer, and the host as long: it gains no more.
+  if (shape.is_mixed() && options_.keeps_faster_mixed && !is_faster(*graph, inputs)) return false;
   graphs_.add(shape, std::move(graph));
   return true;
+}
+
+// Steps follow each other: the host queues one while the device computes another. What a graph costs
+// the device are blocks for lengths and rows that are not there.
+bool ModelRunner::is_faster(Graph& graph, const StepInputs& inputs) {
+  constexpr int kRounds = 3, kSteps = 3;
+  const StreamRef stream = device_.stream();
+  const auto seconds_of = [&](const auto& step) {
+    auto best = std::chrono::steady_clock::duration::max();
+    for (int round = 0; round < kRounds; ++round) {
+      // survives deletion: without it a round would have the steps of the one before
+      device_.synchronize(stream);
+      const auto start = std::chrono::steady_clock::now();
+      for (int i = 0; i < kSteps; ++i) step();
+      // survives deletion: without it only the host's time would be seen
+      device_.synchronize(stream);
+      best = std::min(best, std::chrono::steady_clock::now() - start);
+    }
+    return best;
+  };
+  const auto queued = seconds_of([&] {
+    const Workspace::Scope scope(workspace_);
+    compute_hidden(inputs, context(inputs, inputs.max_seq_len));
+  });
+  return seconds_of([&] { graph.replay(stream); }) < queued;
 }
 
 // In one step, on the pool's blocks.

@@ -168,6 +168,13 @@ TEST_CASE("Values out of range and flags without effect are refused by name") {
        [](EngineConfig& c) {
          c.graphs.capture_sizes = {4, 2049};
        }},
+      {"GraphConfig::max_capture_size", [](EngineConfig& c) { c.graphs.max_capture_size = -1; }},
+      {"GraphConfig::max_capture_size",
+       [](EngineConfig& c) {
+         c.device = DeviceKind::cuda;
+         c.graphs.capture_sizes = {1};
+         c.graphs.max_capture_size = 4;
+       }},
       {"ParallelConfig::tensor_parallel_size",
        [](EngineConfig& c) { c.parallel.tensor_parallel_size = 0; }},
       {"ParallelConfig::tensor_parallel_size",

@@ -176,12 +176,14 @@ void measure(const ModelShape& shape, bool tiny, double read_rate) {
     if (shape.many) time_operators(engine, shape, 64, 1000);
   }
   if (!shape.compares) return;
-  {
-    PerfEngine engine(shape, tiny, {.only_decode = true});
+  const auto compare_asked = [&](const char* other, const EngineWay& way) {
+    PerfEngine engine(shape, tiny, way);
     decode_of(engine, prompt, steps);  // as the chosen one has
-    compare(name_of(shape, streams) + ", prompts of " + std::to_string(question),
-            "graphs of decode steps only", asked, ask(engine));
-  }
+    compare(name_of(shape, streams) + ", prompts of " + std::to_string(question), other, asked,
+            ask(engine));
+  };
+  compare_asked("graphs of decode steps only", {.only_decode = true});
+  compare_asked("all graphs of steps with prompts", {.all_mixed = true});
   PerfEngine engine(shape, tiny, {.variants = {.begins_ahead = false}});
   compare(name_of(shape, 1), "kernels in turn", chosen, decode_of(engine, prompt, steps));
 }

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "cuda/cuda_backend.h"
+#include "engine/capture_sizes.h"
 
 namespace quire::perf {
 
@@ -48,6 +49,7 @@ EngineConfig config_of(const std::string& folder, bool tiny, const EngineWay& wa
   config.device = DeviceKind::cuda;
   config.graphs.enforce_eager = way.eager;
   config.graphs.only_decode = way.only_decode;
+  if (way.all_mixed) config.graphs.capture_sizes = mixed_capture_sizes_up_to(kMostMixed);
   config.cache.enable_prefix_caching = false;
   if (tiny) config.cache.num_gpu_blocks_override = 200;
   config.scheduler.max_num_batched_tokens = tiny ? 128 : 8192;

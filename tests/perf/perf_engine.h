@@ -33,6 +33,7 @@ struct ModelShape {
 struct EngineWay {
   bool eager = false;        // no graphs
   bool only_decode = false;  // none of steps with prompts
+  bool all_mixed = false;    // those that would not be kept, too
   cuda::Variants variants = {};
 };
 

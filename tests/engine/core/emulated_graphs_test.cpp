@@ -119,11 +119,13 @@ std::vector<long> expect_same_bits(EngineConfig config, const std::vector<Arriva
 TEST_CASE("replayed steps follow requests that come, cross blocks and go", "[engine][cuda]") {
   const std::vector<Arrival> arrivals{{0, 5, 30},      {0, 14, 24, 0.8}, {2, 31, 20, 0, 0.5},
                                       {9, 16, 4, 1.2}, {9, 1, 18},       {14, 40, 9}};
-  // All sizes; one that pads some steps and is too small for others.
-  const std::vector<long> num_replays = expect_same_bits(small_config(), arrivals, {{}, {3}});
+  // Up to all tokens; one that pads some steps and is too small for others; those of the default,
+  // of which some are kept.
+  const std::vector<int> all{1, 2, 4, 8, 16, 64};
+  const std::vector<long> num_replays = expect_same_bits(small_config(), arrivals, {all, {3}, {}});
   EngineConfig only_decode = small_config();
   only_decode.graphs.only_decode = true;
-  const std::vector<long> without_prompts = expect_same_bits(only_decode, arrivals, {{}});
+  const std::vector<long> without_prompts = expect_same_bits(only_decode, arrivals, {all});
   CHECK(num_replays[0] > num_replays[1]);
   CHECK(num_replays[0] > without_prompts[0]);  // by the steps with prompts
 }
@@ -135,7 +137,7 @@ TEST_CASE("replayed prompts are cut, shared and continued as queued ones", "[eng
   config.scheduler.max_num_batched_tokens = 32;  // prompts take several steps, all of these replayed
   const std::vector<Arrival> arrivals{{0, 70, 12}, {1, 33, 9, 0.7}, {3, 2, 20},
                                       {6, 70, 3},  {7, 31, 6},      {8, 1, 5, 0, 0.3}};
-  expect_same_bits(config, arrivals, {{}});
+  expect_same_bits(config, arrivals, {{4, 12, 20, 32}});
 }
 
 TEST_CASE("replayed steps carry states, latents and experts on", "[engine][cuda]") {

@@ -53,6 +53,7 @@ std::uint64_t launches_of_step(int num_requests, int num_prompt) {
 std::uint64_t launches_beside_a_prompt(bool enforce_eager) {
   EngineConfig config = tiny_cuda();
   config.graphs.enforce_eager = enforce_eager;
+  if (!enforce_eager) config.graphs.capture_sizes = {4, 32};
   EngineCore engine(config, EngineId{0}, emulated_backend(), [](std::string_view, double) {});
   for (int i = 1; i <= 3; ++i) engine.add(request_of(i, 5));
   for (int i = 0; i < 4; ++i) engine.step();

@@ -33,9 +33,10 @@ TEST_CASE("sizes double, then grow in steps, and end with the largest batch", "[
   const Sizes large = capture_sizes_up_to(300);
   CHECK(Sizes(large.end() - 4, large.end()) == Sizes{256, 272, 288, 300});
 
-  CHECK(mixed_capture_sizes_up_to(7) == Sizes{7});
+  CHECK(mixed_capture_sizes_up_to(1) == Sizes{1});
+  CHECK(mixed_capture_sizes_up_to(7) == Sizes{2, 4, 7});
   CHECK(mixed_capture_sizes_up_to(kMostMixed) ==
-        Sizes{8, 16, 32, 48, 64, 96, 128, 160, 192, 224, 256, 320, 384, 448, 512});
+        Sizes{2, 4, 8, 16, 32, 48, 64, 96, 128, 160, 192, 224, 256});
 }
 
 TEST_CASE("a step takes the smallest graph that holds it", "[engine][runner]") {
@@ -57,13 +58,17 @@ TEST_CASE("a step takes the smallest graph that holds it", "[engine][runner]") {
   CHECK(graphs.shape_for(1, 2).num_rows == 0);
 
   int mixed_replays = 0;
-  CHECK(graphs.mixed_shape_for(1).num_rows == 0);
+  CHECK(graphs.mixed_shape_for(1, 1).num_rows == 0);
+  CHECK(graphs.most_mixed_tokens() == 0);
   graphs.add(mixed_shape(16, 8), std::make_unique<CountingGraph>(mixed_replays));
-  CHECK(graphs.mixed_shape_for(16) == GraphShape{.num_tokens = 16, .num_rows = 9});
-  CHECK(graphs.mixed_shape_for(17).num_rows == 0);
+  CHECK(graphs.mixed_shape_for(8, 16) == GraphShape{.num_tokens = 16, .num_rows = 9});
+  CHECK(graphs.mixed_shape_for(9, 16).num_rows == 0);  // no row would be left for the padding
+  CHECK(graphs.mixed_shape_for(1, 17).num_rows == 0);
+  CHECK(graphs.most_mixed_tokens() == 16);
+  CHECK(mixed_shape(256, 1000).num_rows == kMostMixedRows + 1);
   CHECK(graphs.shape_for(1, 4).num_rows == 0);  // nor one for rows that all have drafts
   const auto device = make_cpu_device();
-  graphs.replay(graphs.mixed_shape_for(3), device->stream());
+  graphs.replay(graphs.mixed_shape_for(2, 3), device->stream());
   CHECK(mixed_replays == 1);
   graphs.replay(graphs.shape_for(3, 0), device->stream());
   CHECK(replays_of_2 == 0);
@@ -102,19 +107,21 @@ TEST_CASE("the groups' weakest operators decide about graphs", "[engine][runner]
   CHECK(capture_sizes({.capture_sizes = {4, 1, 4}}, limits, all, hybrid)->sizes == Sizes{1, 4});
   CHECK(capture_sizes({.max_capture_size = 3}, limits, all, hybrid)->sizes == Sizes{1, 2, 3});
 
-  CHECK(capture_sizes({}, limits, all, dense)->mixed_sizes == Sizes{8, 16, 24});
+  CHECK(capture_sizes({}, limits, all, dense)->mixed_sizes == Sizes{2, 4, 8, 16, 24});
+  CHECK(capture_sizes({}, limits, all, dense)->keeps_faster);
   CHECK(capture_sizes({}, limits, all, hybrid)->mixed_sizes.empty());  // states have none
   std::vector<KvGroup> of_fp8 = dense;
   of_fp8.back().spec.dtype = DType::fp8_e4m3;
   CHECK(capture_sizes({}, limits, all, of_fp8)->mixed_sizes.empty());
   CHECK(capture_sizes({.only_decode = true}, limits, all, dense)->mixed_sizes.empty());
-  CHECK(capture_sizes({.max_capture_size = 10}, limits, all, dense)->mixed_sizes == Sizes{8, 10});
+  CHECK(capture_sizes({.max_capture_size = 10}, limits, all, dense)->mixed_sizes == Sizes{2, 4, 8, 10});
   // Of named ones decode takes as many requests as there can be, a mixed step what it has room for.
   const CaptureSizes named =
       capture_sizes({.capture_sizes = {2, 100, 16}}, limits, all, dense).value();
   CHECK(named.sizes == Sizes{2, 4});
-  CHECK(named.mixed_sizes == Sizes{2, 16});
-  CHECK(named.count() == 4);
+  CHECK(named.mixed_sizes == Sizes{2, 16, 24});
+  CHECK(named.count() == 5);
+  CHECK_FALSE(named.keeps_faster);
 
   CHECK(capture_sizes({.enforce_eager = true}, limits, all, dense)->why_none ==
         "GraphConfig::enforce_eager");
