@@ -32,14 +32,16 @@ bool names(std::string_view source, std::string_view role) {
   return false;
 }
 
-// Replies of models carry the arguments as JSON text; templates want to walk them.
+// Replies of models carry the arguments as JSON text; templates want to walk them. What is no
+// object, as of a call that max_tokens cut off, is one of nothing, as in vLLM: it stays in the
+// conversation, where a template that fails would fail at every turn.
 Value arguments_value(const std::string& arguments) {
   try {
     Value value = jinja::parse_json(arguments.empty() ? "{}" : arguments);
     if (value.is(Value::Kind::dict)) return value;
   } catch (const Failure&) {
   }
-  return Value(arguments);
+  return Value(Dict());
 }
 
 Value tool_call_value(const openapi::ToolCall& call) {
