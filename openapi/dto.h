@@ -116,6 +116,7 @@ enum class ToolChoice : std::uint8_t { automatic, none, required, named };
 struct ChatCompletionRequest : GenerationRequest {
   std::vector<ChatMessage> messages{};
   bool joins_system = false;  // system and developer messages make one, the first
+  bool may_join_system = false;  // … where the template refuses them in their places
   std::string tools{};        // JSON text of an array; empty: none
   // Where the client's tool holds the schema of its parameters: a JSON pointer below the tool.
   std::string_view parameters_at = "function/parameters";

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <utility>
 
 #include "server/template_messages.h"
@@ -86,8 +87,14 @@ Result<std::string> chat_prompt_text(const ChatCompletionRequest& request,
       return chat_template.render(template_input(one, chat_template, defaults, format));
     };
     RenderResult rendered = render_one(request);
+    std::optional<ChatCompletionRequest> joined;
+    if (!rendered) joined = with_system_first(request, source);
+    if (joined) {
+      RenderResult again = render_one(*joined);
+      if (again) rendered = std::move(again);
+    }
     if (!rendered) return rendered.error->to_error();
-    const auto ok = check_roles(request, source, render_one);
+    const auto ok = check_roles(joined ? *joined : request, source, render_one);
     if (!ok) return ok.error();
     return std::move(rendered.text);
   } catch (const Failure& failure) {

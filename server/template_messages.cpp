@@ -23,6 +23,7 @@ using openapi::ChatMessage;
 using Messages = std::vector<ChatMessage>;
 
 constexpr std::string_view kBetweenInstructions = "\n\n";
+constexpr std::string_view kBilling = "x-anthropic-billing-header";
 constexpr std::string_view kUsualRoles[] = {"system", "developer", "user", "assistant", "tool"};
 
 bool names(std::string_view source, std::string_view role) {
@@ -165,15 +166,62 @@ void rename_developers(Messages& messages) {
   if (joins) join_instructions(messages, run);
 }
 
+bool has_billing(const ChatMessage& message) {
+  bool has = false;
+  if (message.role == "system")
+    for_each_part(message, [&](std::string_view part) { has = has || part.starts_with(kBilling); });
+  return has;
+}
+
+// Claude Code's own line, which gateways pass on in chats: another one in each request, after which
+// no prefix would be found again. A part that is nothing else is none.
+void drop_billing(ChatMessage& message) {
+  if (!has_billing(message)) return;
+  const ChatMessage given = message;
+  message.content.reset();
+  message.part_breaks.clear();
+  for_each_part(given, [&](std::string_view part) {
+    if (part.starts_with(kBilling)) {
+      part.remove_prefix(std::min(part.find('\n'), part.size() - 1) + 1);
+      if (part.empty()) return;
+    }
+    if (message.content) {
+      message.part_breaks.push_back(message.content->size());
+      message.content->push_back('\n');
+    } else {
+      message.content.emplace();
+    }
+    message.content->append(part);
+  });
+}
+
 }  // namespace
+
+std::optional<ChatCompletionRequest> with_system_first(const ChatCompletionRequest& request,
+                                                       std::string_view source) {
+  const bool may_join =
+      request.may_join_system ||
+      (std::ranges::any_of(request.messages, is_developer) && !names(source, "developer"));
+  const auto after_first = request.messages.begin() + (request.messages.empty() ? 0 : 1);
+  if (!may_join || std::none_of(after_first, request.messages.end(), is_instruction)) return {};
+  ChatCompletionRequest joined = request;
+  std::ranges::for_each(joined.messages, drop_billing);
+  join_instructions(joined.messages, joined.messages.end());
+  return joined;
+}
 
 Value template_messages(const openapi::ChatCompletionRequest& request, std::string_view source,
                         ContentFormat format) {
-  const bool may_change =
-      request.joins_system || std::ranges::any_of(request.messages, is_developer);
-  if (!may_change || names(source, "developer")) return list_of(request.messages, source, format);
+  const bool moves =
+      (request.joins_system || std::ranges::any_of(request.messages, is_developer)) &&
+      !names(source, "developer");
+  if (!moves && std::ranges::none_of(request.messages, has_billing))
+    return list_of(request.messages, source, format);
   Messages messages = request.messages;
-  if (request.joins_system) {
+  std::ranges::for_each(messages, drop_billing);
+  if (!moves) {
+    // As they stand.
+  } else if (request.joins_system) {
     join_instructions(messages, messages.end());
   } else {
     rename_developers(messages);

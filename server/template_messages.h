@@ -3,6 +3,7 @@
 // knows.
 
 #include <functional>
+#include <optional>
 #include <string_view>
 
 #include "base/result.h"
@@ -19,6 +20,12 @@ namespace quire {
 // What they say is given in `format`, but for what a tool said, which is a text to any template.
 jinja::Value template_messages(const openapi::ChatCompletionRequest& request,
                                std::string_view source, ContentFormat format);
+
+// The request with one system message, its first, of all that instruct: for a template that has
+// refused it, and that takes one nowhere else, as vLLM has it in Messages and where there are
+// developers. Empty where that is not the case, or there is nothing to move.
+std::optional<openapi::ChatCompletionRequest> with_system_first(
+    const openapi::ChatCompletionRequest& request, std::string_view source);
 
 using RenderRequest = std::function<RenderResult(const openapi::ChatCompletionRequest&)>;
 

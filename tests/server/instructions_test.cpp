@@ -45,6 +45,60 @@ const std::string kInline =
 
 }  // namespace
 
+TEST_CASE("system turns of Messages come first for templates that want them so") {
+  CHECK(of_messages(kInline) == "[user:a][system:s][user:b]");
+  CHECK(of_messages(kInline, kSystemFirst) == "[system:s][user:a][user:b]");
+  CHECK(of_messages(R"("system":"top",)" + kInline, kSystemFirst) ==
+        "[system:top\n\ns][user:a][user:b]");
+  CHECK(of_messages(kInline, "{{ raise_exception('never') }}").find("never") != std::string::npos);
+}
+
+TEST_CASE("a chat's own system messages stay where they are, a developer's do not have to") {
+  const std::string system =
+      R"({"role":"user","content":"a"},{"role":"system","content":"s"})";
+  CHECK(of_chat(system, kSystemFirst).find("error: ") == 0);
+  const std::string developer =
+      R"({"role":"system","content":"s"},{"role":"user","content":"a"},)"
+      R"({"role":"developer","content":"d"})";
+  CHECK(of_chat(developer) == "[system:s][user:a][system:d]");
+  CHECK(of_chat(developer, kSystemFirst) == "[system:s\n\nd][user:a]");
+}
+
+TEST_CASE("Claude Code's own line is no instruction, wherever it comes") {
+  const std::string line = "x-anthropic-billing-header: cch=1;";
+  const std::string user = R"({"role":"user","content":"a"})";
+  const auto chat = [&](const std::string& content, const std::string& source = kShows) {
+    return of_chat(R"({"role":"system","content":)" + content + "}," + user, source);
+  };
+  CHECK(chat('"' + line + R"(\nbe brief")") == "[system:be brief][user:a]");
+  CHECK(chat('"' + line + '"') == "[system:][user:a]");
+  CHECK(chat(R"([{"type":"text","text":")" + line + R"("},{"type":"text","text":"b"},"c"])") ==
+        "[system:b\nc][user:a]");
+  CHECK(chat(R"([{"type":"text","text":")" + line + R"("},{"type":"text","text":"b"},"c"])",
+             kParts) == "[system|b|c][user|a]");
+  CHECK(chat(R"("about )" + line + '"') == "[system:about " + line + "][user:a]");
+  CHECK(of_chat(R"({"role":"user","content":")" + line + R"("})") == "[user:" + line + "]");
+
+  const std::string turn = R"("messages":[)" + user + "]";
+  CHECK(of_messages(R"("system":")" + line + R"(\nbe brief",)" + turn) ==
+        "[system:be brief][user:a]");
+  CHECK(of_messages(R"("system":[{"type":"text","text":")" + line + R"("}],)" + turn) ==
+        "[user:a]");
+  CHECK(of_messages(R"("messages":[{"role":"system","content":")" + line + R"("},)" + user + "]") ==
+        "[user:a]");
+  CHECK(of_messages(R"("messages":[{"role":"system","content":[{"type":"text","text":")" + line +
+                    R"("},{"type":"text","text":"b"}]},)" + user + "]") ==
+        "[system:b][user:a]");
+}
+
+TEST_CASE("an empty instruction of Messages is none") {
+  const std::string turn = R"("messages":[{"role":"user","content":"a"}])";
+  CHECK(of_messages(R"("system":"",)" + turn) == "[user:a]");
+  CHECK(of_messages(R"("system":[{"type":"text","text":""}],)" + turn) == "[user:a]");
+  CHECK(of_messages(R"("system":[{"type":"text","text":""},{"type":"text","text":"b"}],)" + turn) ==
+        "[system:b][user:a]");
+}
+
 TEST_CASE("calls whose arguments are no object are calls without any") {
   const std::string walks =
       "{% for m in messages %}[{{ m.role }}{% for c in m.tool_calls or [] %}"
