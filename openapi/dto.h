@@ -10,6 +10,7 @@
 
 #include "base/fields.h"
 #include "base/ids.h"
+#include "openapi/tool_names.h"
 
 namespace quire::openapi {
 
@@ -120,7 +121,7 @@ struct ChatCompletionRequest : GenerationRequest {
   std::string tools{};        // JSON text of an array; empty: none
   // Where the client's tool holds the schema of its parameters: a JSON pointer below the tool.
   std::string_view parameters_at = "function/parameters";
-  std::vector<std::string> tool_names{};
+  ToolNames tool_names{};
   bool gave_tools = false;  // a list, perhaps of none
   std::optional<ToolChoice> tool_choice{};
   std::string named_tool{};  // of ToolChoice::named; one of tool_names

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <random>
 #include <string>
 #include <utility>
@@ -150,9 +151,11 @@ void join_instructions(Messages& messages, Messages::iterator end) {
   ChatMessage& first = messages.front();
   first.role = "system";
   if (rest - messages.begin() > 1) first.part_breaks.clear();
+  std::string& joined = first.content ? *first.content : first.content.emplace();
   for (auto next = messages.begin() + 1; next != rest; ++next) {
-    first.content =
-        first.content.value_or("").append(kBetweenInstructions) + next->content.value_or("");
+    if (!next->content || next->content->empty()) continue;
+    if (!joined.empty()) joined += kBetweenInstructions;
+    joined += *next->content;
   }
   messages.erase(messages.begin() + 1, rest);
 }
@@ -236,6 +239,8 @@ bool is_own_role(const ChatMessage& message, std::string_view source) {
          !names(source, message.role);
 }
 
+constexpr std::size_t kMostRoles = 64;
+
 // A message's mark, which no text holds by chance: digits, since templates may change letters.
 constexpr int kIndexDigits = 8;
 std::string new_mark() {
@@ -259,7 +264,17 @@ std::vector<bool> find_marks(std::string_view text, std::string_view mark, std::
 
 Result<void> check_roles(const ChatCompletionRequest& request, std::string_view source,
                          const RenderRequest& render) {
-  const auto is_own = [&](const ChatMessage& message) { return is_own_role(message, source); };
+  std::map<std::string_view, bool> own;  // by role, since looking for one reads the template
+  for (const ChatMessage& message : request.messages) {
+    if (own.contains(message.role)) continue;
+    own.emplace(message.role, is_own_role(message, source));
+    if (own.size() <= kMostRoles) continue;
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("messages: at most {} roles, one of which is \"{}\"", kMostRoles,
+                             message.role),
+                 "messages"};
+  }
+  const auto is_own = [&](const ChatMessage& message) { return own.at(message.role); };
   if (std::ranges::none_of(request.messages, is_own)) return {};
   const std::string mark = new_mark();
   ChatCompletionRequest marked = request;

@@ -115,3 +115,19 @@ TEST_CASE("calls whose arguments are no object are calls without any") {
     CHECK(called(broken) == "[user][assistant]");
   }
 }
+
+TEST_CASE("many instructions are not copied for each of them") {
+  openapi::ChatCompletionRequest request;
+  constexpr int kCount = 100'000;  // pairs of 500 bytes: 2.5 TB
+  for (int i = 0; i < kCount; ++i)
+    request.messages.push_back({.role = "developer", .content = std::string(500, 'a')});
+  CHECK(template_messages(request, kShows, ContentFormat::text).list().size() == 1);
+}
+
+TEST_CASE("a chat has a role or two of its own, not hundreds") {
+  std::string messages;
+  for (int i = 0; i < 100; ++i)
+    messages += (i == 0 ? "" : ",") + std::string(R"({"role":"r)") + std::to_string(i) +
+                R"(","content":"a"})";
+  CHECK(of_chat(messages).find("error: messages: at most 64 roles") == 0);
+}
