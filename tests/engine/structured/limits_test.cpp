@@ -111,6 +111,16 @@ TEST_CASE("schemas that explode end within the budget", "[structured][limits]") 
     properties += (i ? ",\"" : "\"") + std::string("key") + std::to_string(i) + "\":{}";
   }
   ends_in_time(kind, properties + "}}", "{\"key4999\":1}");
+  std::string keys, required, patterns;
+  for (int i = 0; i < 150'000; ++i) {
+    const std::string name = (i ? ",\"key " : "\"key ") + std::to_string(i) + '"';
+    required += name;
+    keys += name + ":{}";
+    patterns += name + ":{}";
+  }
+  ends_in_time(kind, "{\"properties\":{" + keys + "}}", "{");
+  ends_in_time(kind, "{\"required\":[" + required + "]}", "{");
+  ends_in_time(kind, "{\"patternProperties\":{" + patterns + "}}", "{");
 }
 
 TEST_CASE("a reference that leads back to itself is refused", "[structured][limits]") {
