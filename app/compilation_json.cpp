@@ -57,8 +57,9 @@ constexpr std::string_view kWithoutEffect[] = {"backend",
 constexpr std::array<std::string_view, 5> kGraphModes = {"NONE", "PIECEWISE", "FULL",
                                                          "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"};
 
-// Whether there are to be graphs.
+// Whether there are to be graphs. Of the names the first three are numbers, too.
 bool graphs_of(const Json& mode) {
+  if (mode.kind() == Json::Kind::number) return mode.as_integer({.min = 0, .max = 2}) != 0;
   std::string name(mode.as_string());
   std::ranges::transform(name, name.begin(),
                          [](char c) { return c >= 'a' && c <= 'z' ? char(c - 32) : c; });
