@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "text/template/chat_template.h"
+#include "text/template/shown.h"
 
 namespace quire {
 
@@ -169,6 +170,13 @@ void rename_developers(Messages& messages) {
   if (joins) join_instructions(messages, run);
 }
 
+// Claude Code's own line, which gateways pass on in chats: another one in each request, after which
+// no prefix would be found again.
+std::string_view without_billing(std::string_view part) {
+  if (part.starts_with(kBilling)) part.remove_prefix(std::min(part.find('\n'), part.size() - 1) + 1);
+  return part;
+}
+
 bool has_billing(const ChatMessage& message) {
   bool has = false;
   if (message.role == "system")
@@ -176,41 +184,50 @@ bool has_billing(const ChatMessage& message) {
   return has;
 }
 
-// Claude Code's own line, which gateways pass on in chats: another one in each request, after which
-// no prefix would be found again. A part that is nothing else is none.
+// A part that is nothing else is none.
 void drop_billing(ChatMessage& message) {
   if (!has_billing(message)) return;
   const ChatMessage given = message;
   message.content.reset();
   message.part_breaks.clear();
   for_each_part(given, [&](std::string_view part) {
-    if (part.starts_with(kBilling)) {
-      part.remove_prefix(std::min(part.find('\n'), part.size() - 1) + 1);
-      if (part.empty()) return;
-    }
+    const std::string_view rest = without_billing(part);
+    if (rest.empty() && !part.empty()) return;
     if (message.content) {
       message.part_breaks.push_back(message.content->size());
       message.content->push_back('\n');
     } else {
       message.content.emplace();
     }
-    message.content->append(part);
+    message.content->append(rest);
   });
 }
 
 }  // namespace
 
-std::optional<ChatCompletionRequest> with_system_first(const ChatCompletionRequest& request,
-                                                       std::string_view source) {
+bool may_join_instructions(const ChatCompletionRequest& request, std::string_view source) {
+  const Messages& messages = request.messages;
   const bool may_join =
       request.may_join_system ||
-      (std::ranges::any_of(request.messages, is_developer) && !names(source, "developer"));
-  const auto after_first = request.messages.begin() + (request.messages.empty() ? 0 : 1);
-  if (!may_join || std::none_of(after_first, request.messages.end(), is_instruction)) return {};
-  ChatCompletionRequest joined = request;
-  std::ranges::for_each(joined.messages, drop_billing);
-  join_instructions(joined.messages, joined.messages.end());
-  return joined;
+      (std::ranges::any_of(messages, is_developer) && !names(source, "developer"));
+  return may_join && !messages.empty() &&
+         std::any_of(messages.begin() + 1, messages.end(), is_instruction);
+}
+
+ChatCompletionRequest with_joined_instructions(ChatCompletionRequest request) {
+  std::ranges::for_each(request.messages, drop_billing);
+  join_instructions(request.messages, request.messages.end());
+  return request;
+}
+
+bool shows_instructions(std::string_view prompt, const ChatCompletionRequest& request) {
+  std::vector<std::string_view> texts;
+  for (const ChatMessage& message : request.messages) {
+    if (is_instruction(message))
+      for_each_part(message,
+                    [&](std::string_view part) { texts.push_back(without_billing(part)); });
+  }
+  return are_shown(prompt, texts);
 }
 
 Value template_messages(const openapi::ChatCompletionRequest& request, std::string_view source,

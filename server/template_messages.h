@@ -3,7 +3,6 @@
 // knows.
 
 #include <functional>
-#include <optional>
 #include <string_view>
 
 #include "base/result.h"
@@ -21,11 +20,13 @@ namespace quire {
 jinja::Value template_messages(const openapi::ChatCompletionRequest& request,
                                std::string_view source, ContentFormat format);
 
-// The request with one system message, its first, of all that instruct: for a template that has
-// refused it, and that takes one nowhere else, as vLLM has it in Messages and where there are
-// developers. Empty where that is not the case, or there is nothing to move.
-std::optional<openapi::ChatCompletionRequest> with_system_first(
-    const openapi::ChatCompletionRequest& request, std::string_view source);
+// Whether all that instructs may be made one system message, the first, for a template that refuses
+// others or leaves them out: in Messages and beside developers, as in vLLM. False where it is one.
+bool may_join_instructions(const openapi::ChatCompletionRequest& request, std::string_view source);
+openapi::ChatCompletionRequest with_joined_instructions(openapi::ChatCompletionRequest request);
+
+// Whether the prompt has all that instructs.
+bool shows_instructions(std::string_view prompt, const openapi::ChatCompletionRequest& request);
 
 using RenderRequest = std::function<RenderResult(const openapi::ChatCompletionRequest&)>;
 

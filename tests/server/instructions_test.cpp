@@ -40,17 +40,37 @@ std::string of_chat(const std::string& messages, const std::string& source = kSh
 }
 
 const std::string kInline =
-    R"("messages":[{"role":"user","content":"a"},{"role":"system","content":"s"},)"
+    R"("messages":[{"role":"user","content":"a"},{"role":"system","content":"quill"},)"
     R"({"role":"user","content":"b"}])";
 
 }  // namespace
 
 TEST_CASE("system turns of Messages come first for templates that want them so") {
-  CHECK(of_messages(kInline) == "[user:a][system:s][user:b]");
-  CHECK(of_messages(kInline, kSystemFirst) == "[system:s][user:a][user:b]");
+  CHECK(of_messages(kInline) == "[user:a][system:quill][user:b]");
+  CHECK(of_messages(kInline, kSystemFirst) == "[system:quill][user:a][user:b]");
   CHECK(of_messages(R"("system":"top",)" + kInline, kSystemFirst) ==
-        "[system:top\n\ns][user:a][user:b]");
+        "[system:top\n\nquill][user:a][user:b]");
   CHECK(of_messages(kInline, "{{ raise_exception('never') }}").find("never") != std::string::npos);
+}
+
+TEST_CASE("instructions that a template would leave out come first") {
+  const std::string turns =
+      "{% for m in messages %}{% if m.role != 'system' %}[{{ m.role }}:{{ m.content }}]"
+      "{% endif %}{% endfor %}";
+  const std::string of_first =
+      "{% if messages[0].role == 'system' %}<{{ messages[0].content | trim }}>{% endif %}" + turns;
+  const std::string of_last =
+      "{% set ns = namespace(s='') %}{% for m in messages %}{% if m.role == 'system' %}"
+      "{% set ns.s = m.content %}{% endif %}{% endfor %}<{{ ns.s }}>" + turns;
+  CHECK(of_messages(R"("system":" top ",)" + kInline, of_first) == "<top \n\nquill>[user:a][user:b]");
+  CHECK(of_messages(R"("system":"top",)" + kInline, of_last) == "<top\n\nquill>[user:a][user:b]");
+  CHECK(of_chat(R"({"role":"user","content":"a"},{"role":"developer","content":"inkpot"})", of_first) ==
+        "<inkpot>[user:a]");
+  CHECK(of_chat(R"({"role":"user","content":"a"},{"role":"system","content":"inkpot"})", of_first) ==
+        "[user:a]");
+  CHECK(of_messages(kInline, turns) == "[user:a][user:b]");
+  CHECK(of_messages(kInline, "{% for m in messages %}[{{ m.content | upper }}]{% endfor %}") ==
+        "[A][QUILL][B]");
 }
 
 TEST_CASE("a chat's own system messages stay where they are, a developer's do not have to") {
