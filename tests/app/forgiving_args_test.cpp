@@ -388,6 +388,10 @@ TEST_CASE("an unknown flag is named, with the one that was meant", "[app][args]"
   CHECK(refusal({"M", "--enable-lora"}) ==
         "--enable-lora: no such flag; merge the adapter into the checkpoint");
   CHECK(refusal({"M", "N"}) == "\"N\": one word too many");
+  CHECK(refusal({"--enforce-eager", "False", "M"}) ==
+        "--enforce-eager: takes no value; instead of False write --no-enforce-eager");
+  CHECK(refusal({"--trust-remote-code", "True", "M"}) ==
+        "--trust-remote-code: takes no value; leave True out");
 }
 
 }  // namespace quire
