@@ -146,11 +146,12 @@ Conjunction ObjectRules::value_of(const std::string& key) {
   for (const auto& [pattern, pointer] : patterns_) {
     matched.push_back(values_.check_.matches(pattern, key, pointer));
   }
-  const auto parts = parts_.find(key);
+  const auto found = parts_.find(key);
+  const OwnedParts none, &parts = found == parts_.end() ? none : found->second;
   for (const SchemaId id : what_.schemas) {
     const Schema& schema = values_.document_.at(id);
     bool listed = false;
-    for (const auto& [owner, part] : parts == parts_.end() ? OwnedParts() : parts->second) {
+    for (const auto& [owner, part] : parts) {
       if (owner != id) continue;
       ValueRules::add(value, {part, false});
       listed = true;
