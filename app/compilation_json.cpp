@@ -57,7 +57,11 @@ constexpr std::string_view kWithoutEffect[] = {"backend",
 constexpr std::array<std::string_view, 5> kGraphModes = {"NONE", "PIECEWISE", "FULL",
                                                          "FULL_DECODE_ONLY", "FULL_AND_PIECEWISE"};
 
+// One of them; of these the first three are numbers, too.
 std::string mode_of(const Json& mode) {
+  if (mode.kind() == Json::Kind::number)
+    return std::string(
+        kGraphModes[static_cast<std::size_t>(mode.as_integer({.min = 0, .max = 2}))]);
   std::string name(mode.as_string());
   std::ranges::transform(name, name.begin(),
                          [](char c) { return c >= 'a' && c <= 'z' ? char(c - 32) : c; });

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/json_text.h"
+#include "engine/size_text.h"
 
 namespace quire {
 namespace {
@@ -16,6 +17,8 @@ std::string as_json(const std::string& value) {
     const JsonDocument document(value, {});
     return value;
   } catch (const Failure&) {
+    const bool may_count = !value.empty() && value[0] >= '0' && value[0] <= '9';
+    if (const auto count = parse_count(value); may_count && count) return std::to_string(*count);
     std::string text;
     append_json_text(text, value);
     return text;
@@ -92,9 +95,30 @@ std::vector<DottedMembers::Member> DottedMembers::members_of(const Json& object)
     Member member{std::string(name), {}};
     if (value.is_object()) member.members = members_of(value);
     if (member.members.empty()) append_json(member.json, value);
+    const auto earlier = std::ranges::find(members, name, &Member::name);
+    if (earlier != members.end()) members.erase(earlier);  // the last one counts
     members.push_back(std::move(member));
   }
   return members;
+}
+
+DottedMembers::Member DottedMembers::member_of(std::string name, const std::string& json) {
+  const JsonDocument document(json, {});
+  if (!document.root().is_object()) return {std::move(name), json};
+  Member member{std::move(name), "{}"};
+  member.members = members_of(document.root());
+  return member;
+}
+
+void DottedMembers::put(std::vector<Member>& members, Member given) {
+  const auto found = std::ranges::find(members, given.name, &Member::name);
+  if (found == members.end()) return members.push_back(std::move(given));
+  if (found->is_object() && given.is_object()) {
+    for (Member& one : given.members) put(found->members, std::move(one));
+    return;
+  }
+  if (is_list(found->json) && is_list(given.json)) given.json = joined(found->json, given.json);
+  *found = std::move(given);
 }
 
 bool DottedMembers::set(const std::string& json) try {
@@ -107,21 +131,17 @@ bool DottedMembers::set(const std::string& json) try {
 void DottedMembers::add(std::string_view path, const std::string& value) {
   const bool goes_on = path.ends_with('+');
   if (goes_on) path.remove_suffix(1);
-  std::vector<Member>* members = &members_;
-  for (;;) {
-    const std::size_t dot = path.find('.');
-    const std::string name(path.substr(0, dot));
-    auto found = std::ranges::find(*members, name, &Member::name);
-    if (found == members->end()) found = members->insert(found, Member{name, {}});
-    if (dot == path.npos) {
-      std::string json = goes_on ? list_of(value) : as_json(value);
-      if (is_list(found->json) && is_list(json)) json = joined(found->json, json);
-      *found = {name, std::move(json)};
-      return;
-    }
-    path.remove_prefix(dot + 1);
-    members = &found->members;
+  std::size_t dot = path.rfind('.');
+  Member member = member_of(std::string(path.substr(dot + 1)),
+                            goes_on ? list_of(value) : as_json(value));
+  while (dot != path.npos) {
+    path = path.substr(0, dot);
+    dot = path.rfind('.');
+    Member outer{std::string(path.substr(dot + 1)), {}};
+    outer.members.push_back(std::move(member));
+    member = std::move(outer);
   }
+  put(members_, std::move(member));
 }
 
 void DottedMembers::append(std::string& out, const std::vector<Member>& members) {

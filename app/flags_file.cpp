@@ -4,7 +4,9 @@
 #include <toml++/toml.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
+#include <map>
 #include <sstream>
 #include <string_view>
 #include <utility>
@@ -64,6 +66,8 @@ void append_json(std::string& out, const toml::node& node) {
     }
     out += ']';
   } else {
+    if (const auto number = node.value_exact<double>(); number && !std::isfinite(*number))
+      refuse(fmt::format("line {}: {} is no number of JSON", node.source().begin.line, *number));
     std::ostringstream text;
     text << toml::json_formatter(node);
     out += text.str();
@@ -102,10 +106,13 @@ bool truth_of(const std::string& name, const toml::node& node) {
   refuse(fmt::format("{} (line {}) is true or false", name, node.source().begin.line));
 }
 
-std::vector<std::string> inputs_of(const std::string& name, const toml::node& node) {
+std::vector<std::string> inputs_of(const std::string& name, const toml::node& node, bool is_json) {
   std::vector<std::string> inputs;
-  if (const toml::array* list = node.as_array()) {
+  if (const toml::array* list = is_json ? nullptr : node.as_array()) {
     for (const toml::node& one : *list) inputs.push_back(text_of(name, one));
+    // Without any, who wrote it would have a server that asks for none.
+    if (inputs.empty() && name.ends_with("api-key"))
+      refuse(fmt::format("{} (line {}) is a list of none", name, node.source().begin.line));
   } else {
     inputs.push_back(text_of(name, node));
   }
@@ -140,6 +147,7 @@ std::vector<CLI::ConfigItem> FlagsFile::from_config(std::istream& input) const {
   const std::string text(std::istreambuf_iterator<char>(input), {});
   const toml::table table = parsed(text);
   std::vector<CLI::ConfigItem> items;
+  std::map<const CLI::Option*, std::string> said;
   for (const auto& [key, node] : table) {
     const std::string name = as_flag(key.str());
     const FlagMeaning meaning = meaning_of(app_, "--" + name);
@@ -150,13 +158,17 @@ std::vector<CLI::ConfigItem> FlagsFile::from_config(std::istream& input) const {
       without_effect_.push_back("--" + name);
       continue;
     }
+    if (const auto [earlier, is_first] = said.emplace(meaning.option, name); !is_first) {
+      refuse(fmt::format("{} (line {}) and {} are one flag", name, node.source().begin.line,
+                         earlier->second));
+    }
     if (meaning.is_negated()) {
       items.push_back(item_of(meaning.denied.substr(2), {truth_of(name, node) ? "false" : "true"}));
       continue;
     }
     if (!meaning.takes_value()) truth_of(name, node);
     const bool is_json = meaning.option->get_type_name() == "JSON";
-    std::vector<std::string> inputs = inputs_of(name, node);
+    std::vector<std::string> inputs = inputs_of(name, node, is_json);
     if (is_json && inputs == std::vector<std::string>{"null"}) continue;
     if (!inputs.empty()) items.push_back(item_of(name, std::move(inputs)));
   }

@@ -84,6 +84,7 @@ class Reader {
     std::vector<std::pair<std::string, std::string>> members = {};  // path and value
   };
   void take(Flag flag);
+  void refuse_truth_behind(const Flag& flag) const;
   void take_own(const Flag& flag, const CLI::Option& option);
   void give(const CLI::Option& option, std::vector<std::string> words);
   void take_foreign(const Flag& flag, const ForeignFlag& foreign);
@@ -132,6 +133,7 @@ void Reader::take(Flag flag) {
     return without_effect.push_back(flag.name);
   if (!meaning.is_known()) refuse_unknown(app_, flag);
   if (meaning.is_negated() && !flag.path.empty()) refuse_unknown(app_, flag);
+  if (!meaning.takes_value() && !flag.has_value) refuse_truth_behind(flag);
   if (meaning.is_negated() && flag.has_value)
     throw CLI::ValidationError(flag.shown(), "takes no value");
   if (meaning.is_negated() && meaning.option != nullptr) {
@@ -143,6 +145,18 @@ void Reader::take(Flag flag) {
   } else {
     take_foreign(flag, *meaning.foreign);
   }
+}
+
+// Which would else be taken for MODEL.
+void Reader::refuse_truth_behind(const Flag& flag) const {
+  if (at_ + 1 == words_.size() || !flag.name.starts_with("--")) return;
+  const std::string& next = words_[at_ + 1];
+  const std::string plain = flag.name.substr(flag.name.starts_with("--no-") ? 5 : 2);
+  const std::string opposite = (flag.name == "--" + plain ? "--no-" : "--") + plain;
+  if (is_no(next))
+    throw CLI::ValidationError(flag.name, "takes no value; instead of " + next + " write " + opposite);
+  if (next == "true" || next == "True")
+    throw CLI::ValidationError(flag.name, "takes no value; leave " + next + " out");
 }
 
 void Reader::take_own(const Flag& flag, const CLI::Option& option) {

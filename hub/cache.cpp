@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <map>
+#include <regex>
 #include <set>
 
 #include "base/error.h"
@@ -167,11 +169,34 @@ std::vector<std::string> shards_of(const fs::path& index) {
   return {names.begin(), names.end()};
 }
 
+std::vector<std::string> numbered_shards(const std::vector<std::string>& files) {
+  static const std::regex kForm("([^/]*)-([0-9]{1,6})-of-([0-9]{1,6})\\.safetensors");
+  std::vector<std::string> shards;
+  std::map<std::pair<std::string, std::string>, std::set<int>> sets;  // by what is before and behind
+  for (const std::string& file : files) {
+    std::smatch parts;
+    if (file.starts_with("consolidated") || !std::regex_match(file, parts, kForm)) continue;
+    shards.push_back(file);
+    sets[{parts[1], parts[3]}].insert(std::stoi(parts[2]));
+  }
+  const auto is_whole = [](const auto& set) {
+    const auto total = std::stoul(set.first.second);
+    return set.second.size() == total && *set.second.begin() == 1 &&
+           *set.second.rbegin() == static_cast<int>(total);
+  };
+  return std::ranges::all_of(sets, is_whole) ? shards : std::vector<std::string>();
+}
+
 bool is_complete(const fs::path& folder) {
   if (!fs::exists(folder / "config.json")) return false;
   if (fs::exists(folder / "model.safetensors")) return true;
   const fs::path index = folder / "model.safetensors.index.json";
-  if (!fs::exists(index)) return false;
+  if (!fs::exists(index)) {
+    std::vector<std::string> files;
+    for (const auto& entry : entries_of<fs::directory_iterator>(folder))
+      if (fs::exists(entry)) files.push_back(entry.path().filename().string());
+    return !numbered_shards(files).empty();
+  }
   try {
     const auto shards = shards_of(index);
     return std::ranges::all_of(shards, [&](const auto& s) { return fs::exists(folder / s); });

@@ -46,8 +46,13 @@ class Cache {
   std::filesystem::path root_;
 };
 
-// Whether a folder has a config.json and all the weights that its index names.
+// Whether a folder has a config.json and all its weights: those that its index names, or that are
+// numbered.
 bool is_complete(const std::filesystem::path& folder);
+
+// Of `files`, those that are weights by their numbers, "model-00002-of-00003.safetensors", as a folder
+// without an index is read; none where one of them is missing.
+std::vector<std::string> numbered_shards(const std::vector<std::string>& files);
 
 // The files that model.safetensors.index.json names, in order; Failure where one is not safe.
 std::vector<std::string> shards_of(const std::filesystem::path& index);

@@ -219,10 +219,21 @@ bool is_needed(const std::string& path) {
          (path.starts_with("additional_chat_templates/") && path.ends_with(".jinja"));
 }
 
+namespace {
+
+std::vector<std::string> shards_in(const RepoInfo& info, const fs::path& folder) {
+  if (find_file(info, kIndex) != nullptr) return shards_of(folder / kIndex);
+  std::vector<std::string> files;
+  for (const RepoFile& file : info.files) files.push_back(file.path);
+  return numbered_shards(files);
+}
+
+}  // namespace
+
 std::vector<RepoFile> weights_of(const RepoInfo& info, const fs::path& folder) {
   if (const RepoFile* const single = find_file(info, kSingle)) return {*single};
   std::vector<RepoFile> weights;
-  for (const std::string& shard : shards_of(folder / kIndex)) {
+  for (const std::string& shard : shards_in(info, folder)) {
     const RepoFile* const file = find_file(info, shard);
     if (file == nullptr) {
       throw Failure(ErrorCode::not_found,
@@ -246,10 +257,11 @@ fs::path pull(const Hub& hub, const Cache& cache, const ModelName& name, const P
     throw Failure(ErrorCode::unsupported, name.text() + " has no config.json: it is not a model in "
                                                         "Hugging Face's format, or a part of one");
   }
-  if (find_file(info, kIndex) == nullptr && find_file(info, kSingle) == nullptr) {
+  if (find_file(info, kIndex) == nullptr && weights_of(info, {}).empty()) {
     throw Failure(ErrorCode::unsupported,
                   name.text() + " has no model.safetensors and no " + std::string(kIndex) +
-                      ": shards without an index and other formats (GGUF, PyTorch's) are not pulled");
+                      ", nor all of shards that are numbered: other formats (GGUF, PyTorch's) are not "
+                      "pulled");
   }
   Pulling pulling{hub, cache, name, progress, info.commit};
   std::vector<RepoFile> small;

@@ -35,7 +35,7 @@ std::filesystem::path pull(const Hub& hub, const Cache& cache, const ModelName& 
 bool is_needed(const std::string& path);
 
 // The weights of a repository: model.safetensors, which serving prefers, or what the index in
-// `folder` names.
+// `folder` names, or without one what is numbered; none where that is not all there.
 std::vector<RepoFile> weights_of(const RepoInfo& info, const std::filesystem::path& folder);
 
 }  // namespace quire::hub

@@ -24,8 +24,24 @@ void parse_olmo2(ModelConfig& config, const Json& text) {
   config.qk_norm = text.boolean({"use_qk_norm"}).value_or(true);
 }
 
+namespace {
+
+// Later ones have windows, as in vLLM with sinks in all layers, and a rope's base for each.
+void refuse_granite_windows(const ModelConfig& config, const Json& text) {
+  const auto& types = config.layer_types;
+  const bool has_windows = text.has({"layer_types"}) &&
+                           std::ranges::find(types, LayerType::sliding_attention) != types.end();
+  if (text.boolean({"attention_sinks"}).value_or(has_windows))
+    text.fail_at("attention_sinks", "is not supported for Granite", ErrorCode::unsupported);
+  if (text.has({"layer_rope_theta"}))
+    text.fail_at("layer_rope_theta", "is not supported", ErrorCode::unsupported);
+}
+
+}  // namespace
+
 void parse_granite_dense(ModelConfig& config, const Json& text) {
   parse_sliding(config, text);
+  refuse_granite_windows(config, text);
   parse_granite(config, text);
 }
 

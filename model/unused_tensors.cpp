@@ -162,7 +162,7 @@ class Unused {
                        (is_gguf_ ? "block_count" : "num_hidden_layers") + " of " +
                        config_.file.string() + " is " + std::to_string(config_.num_layers));
     }
-    if (layer && name.ends_with(".weight"))
+    if (layer && (name.ends_with(".weight") || name.ends_with(".sinks")))
       refuse(name, "is a weight that layers of " + config_.architecture +
                        (is_gguf_ ? " as the file's metadata describe them do not have"
                                  : " as config.json describes them do not have"));

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <string>
 
 #include "openapi/chat_terms.h"
@@ -66,14 +65,14 @@ bool read_allowed_tools(JsonReader& reader, simdjson::dom::object allowed,
 
 bool check_allowed_tools(JsonReader& reader, const ChatCompletionRequest& chat,
                          AllowedToolsForm form) {
-  const auto& names = chat.tool_names;
+  const ToolNames& names = chat.tool_names;
   if (names.empty()) return true;
   for (std::size_t i = 0; i < chat.allowed_tools.size(); ++i) {
     const std::string& one = chat.allowed_tools[i];
-    if (std::ranges::find(names, one) != names.end()) continue;
+    if (names.has(one)) continue;
     const auto fail = [&] {
       return reader.fail(fmt::format("\"{}\" is none of the tools; they are {}", one.substr(0, 100),
-                                     fmt::join(names, ", ")));
+                                     fmt::join(names.list(), ", ")));
     };
     return at_list(reader, form, [&] {
       return reader.in_item(i, [&] { return at_name(reader, form, fail); });

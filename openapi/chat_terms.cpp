@@ -10,7 +10,7 @@
 namespace quire::openapi {
 
 // What models write a call with ends no name and opens nothing: no blanks, quotes, brackets, marks.
-bool add_tool_name(JsonReader& reader, std::string_view name, std::vector<std::string>& names) {
+bool add_tool_name(JsonReader& reader, std::string_view name, ToolNames& names) {
   constexpr std::size_t kLongest = 256;
   const auto is_right = [](char c) {
     const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c & 0x80) != 0;
@@ -19,25 +19,20 @@ bool add_tool_name(JsonReader& reader, std::string_view name, std::vector<std::s
   if (name.empty() || name.size() > kLongest || !std::ranges::all_of(name, is_right)) {
     return reader.fail("must be 1 to 256 bytes of letters, digits and _ - . /");
   }
-  if (std::ranges::find(names, name) != names.end()) {
-    return reader.fail(
-        fmt::format("\"{}\" is the name of an earlier function, too", name.substr(0, 100)));
-  }
-  names.emplace_back(name);
-  return true;
+  if (names.add(name)) return true;
+  return reader.fail(
+      fmt::format("\"{}\" is the name of an earlier function, too", name.substr(0, 100)));
 }
 
 bool check_named_tool(JsonReader& reader, const ChatCompletionRequest& chat,
                       std::initializer_list<std::string_view> place) {
-  const auto& names = chat.tool_names;
-  if (chat.tool_choice != ToolChoice::named || names.empty() ||
-      std::ranges::find(names, chat.named_tool) != names.end()) {
+  const ToolNames& names = chat.tool_names;
+  if (chat.tool_choice != ToolChoice::named || names.empty() || names.has(chat.named_tool))
     return true;
-  }
   return reader.in_member("tool_choice", [&] {
     return reader.in_members(place, [&] {
       return reader.fail(fmt::format("\"{}\" is none of the tools; they are {}",
-                                     chat.named_tool.substr(0, 100), fmt::join(names, ", ")));
+                                     chat.named_tool.substr(0, 100), fmt::join(names.list(), ", ")));
     });
   });
 }

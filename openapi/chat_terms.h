@@ -25,7 +25,7 @@ struct FunctionTool {
 };
 
 // Of a function, new among `names`. False, too, where a dialect could not tell where it ends.
-bool add_tool_name(JsonReader& reader, std::string_view name, std::vector<std::string>& names);
+bool add_tool_name(JsonReader& reader, std::string_view name, ToolNames& names);
 
 // What tool_choice names, at `place` below it, is one of the tools, if there are any.
 bool check_named_tool(JsonReader& reader, const ChatCompletionRequest& chat,

@@ -10,6 +10,7 @@
 
 #include "base/fields.h"
 #include "base/ids.h"
+#include "openapi/tool_names.h"
 
 namespace quire::openapi {
 
@@ -116,10 +117,11 @@ enum class ToolChoice : std::uint8_t { automatic, none, required, named };
 struct ChatCompletionRequest : GenerationRequest {
   std::vector<ChatMessage> messages{};
   bool joins_system = false;  // system and developer messages make one, the first
+  bool may_join_system = false;  // … where the template refuses them in their places
   std::string tools{};        // JSON text of an array; empty: none
   // Where the client's tool holds the schema of its parameters: a JSON pointer below the tool.
   std::string_view parameters_at = "function/parameters";
-  std::vector<std::string> tool_names{};
+  ToolNames tool_names{};
   bool gave_tools = false;  // a list, perhaps of none
   std::optional<ToolChoice> tool_choice{};
   std::string named_tool{};  // of ToolChoice::named; one of tool_names

@@ -34,8 +34,7 @@ bool check_fractions(JsonReader& reader, simdjson::dom::object function) {
   return reader.in_member("parameters", [&] { return reader.check_fractions(parameters); });
 }
 
-bool check_function(JsonReader& reader, simdjson::dom::object function,
-                    std::vector<std::string>& names) {
+bool check_function(JsonReader& reader, simdjson::dom::object function, ToolNames& names) {
   std::string name;
   if (!read_needed(reader, function, "name", name)) return false;
   if (!reader.in_member("name", [&] { return add_tool_name(reader, name, names); })) return false;
@@ -49,7 +48,7 @@ bool check_function(JsonReader& reader, simdjson::dom::object function,
          check("strict", &JsonElement::is_bool, "true or false") && check_fractions(reader, function);
 }
 
-bool check_tool(JsonReader& reader, JsonElement element, std::vector<std::string>& names) {
+bool check_tool(JsonReader& reader, JsonElement element, ToolNames& names) {
   simdjson::dom::object tool, function;
   std::string_view type;
   if (element.get(tool)) return reader.expected("an object", element);

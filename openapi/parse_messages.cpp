@@ -23,8 +23,7 @@ struct Messages : ChatCompletionRequest {
 };
 
 bool read_system(JsonReader& reader, JsonElement element, Messages& out) {
-  // Claude Code's own line has a number of each request, after which no prefix would be found again.
-  return read_blocks_of_text(reader, element, out.system, "x-anthropic-billing-header");
+  return read_instruction(reader, element, out.system);
 }
 
 bool read_conversation(JsonReader& reader, JsonElement element, Messages& out) {
@@ -295,6 +294,7 @@ Result<ChatCompletionRequest> parse(std::string_view body, bool generates) {
   JsonReader reader;
   Messages request;
   request.parameters_at = "input_schema";
+  request.may_join_system = true;
   if (!read_members<Messages>(reader, *members, kMembers, request, &request.unknown_members)) {
     return reader.take_error();
   }

@@ -26,13 +26,16 @@ ChatMessage& message_of(std::string_view role, Messages& out) {
   return out.back();
 }
 
+bool instructs(std::string_view text) {
+  return !text.empty() && !text.starts_with("x-anthropic-billing-header");
+}
+
 // An instruction is one text, also of several blocks.
 void add_said(std::string_view role, std::string_view text, Messages& out) {
-  ChatMessage& message = message_of(role, out);
-  if (role == "system") {
-    add_text(message.content, text);
-  } else {
-    add_part(message, text);
+  if (role != "system") {
+    add_part(message_of(role, out), text);
+  } else if (instructs(text)) {
+    add_text(message_of(role, out).content, text);
   }
 }
 
@@ -135,11 +138,8 @@ bool read_turn(JsonReader& reader, JsonElement element, Messages& out) {
   return reader.in_member("content", [&] { return read_content(reader, content, role, out); });
 }
 
-}  // namespace
-
-bool read_blocks_of_text(JsonReader& reader, JsonElement element, std::optional<std::string>& out,
-                         std::string_view left_out) {
-  if (element.is_string()) return read(reader, element, out);
+bool read_texts(JsonReader& reader, JsonElement element, std::optional<std::string>& out,
+                bool (*counts)(std::string_view)) {
   simdjson::dom::array blocks;
   if (element.get(blocks)) return reader.expected("a string or an array of blocks", element);
   std::size_t i = 0;
@@ -152,11 +152,25 @@ bool read_blocks_of_text(JsonReader& reader, JsonElement element, std::optional<
       if (!read_type(reader, block, type)) return false;
       if (type != "text") return refuse_type(reader, type, "text");
       if (!read_needed(reader, block, "text", text)) return false;
-      if (left_out.empty() || !text.starts_with(left_out)) add_text(out, text);
+      if (counts(text)) add_text(out, text);
       return true;
     };
     if (!reader.in_item(i++, read_one)) return false;
   }
+  return true;
+}
+
+}  // namespace
+
+bool read_blocks_of_text(JsonReader& reader, JsonElement element, std::optional<std::string>& out) {
+  if (element.is_string()) return read(reader, element, out);
+  return read_texts(reader, element, out, [](std::string_view) { return true; });
+}
+
+bool read_instruction(JsonReader& reader, JsonElement element, std::optional<std::string>& out) {
+  if (!element.is_string()) return read_texts(reader, element, out, instructs);
+  if (!read(reader, element, out)) return false;
+  if (out->empty()) out.reset();
   return true;
 }
 

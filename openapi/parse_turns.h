@@ -12,9 +12,11 @@
 namespace quire::openapi {
 
 // A string or text blocks.
-// left_out: how blocks begin that do not count.
-bool read_blocks_of_text(JsonReader& reader, JsonElement element, std::optional<std::string>& out,
-                         std::string_view left_out = {});
+bool read_blocks_of_text(JsonReader& reader, JsonElement element, std::optional<std::string>& out);
+
+// The same, of an instruction: without blocks that are empty, or Claude Code's own, which has a
+// number of each request, after which no prefix would be found again.
+bool read_instruction(JsonReader& reader, JsonElement element, std::optional<std::string>& out);
 
 // Turns of one role in a row become one message; each tool_result a message of its own.
 bool read_turns(JsonReader& reader, JsonElement element, std::vector<ChatMessage>& out);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <unordered_map>
+#include <vector>
 
 #include "openapi/chat_terms.h"
 #include "openapi/json_writer.h"
@@ -132,12 +134,12 @@ bool read_response_tools(JsonReader& reader, JsonElement element, Request& out) 
 }
 
 void resolve_tool_names(Request& request) {
-  const auto& forms = request.tool_forms;
+  std::unordered_map<std::string_view, std::vector<const ToolForm*>> forms;
+  for (const ToolForm& form : request.tool_forms) forms[form.name].push_back(&form);
   const auto resolve = [&](std::string& name) {
-    if (std::ranges::find(request.tool_names, name) != request.tool_names.end()) return;
-    const auto is_meant = [&](const ToolForm& form) { return form.name == name; };
-    if (std::ranges::count_if(forms, is_meant) != 1) return;
-    name = std::ranges::find_if(forms, is_meant)->function;
+    if (request.tool_names.has(name)) return;
+    const auto meant = forms.find(name);
+    if (meant != forms.end() && meant->second.size() == 1) name = meant->second.front()->function;
   };
   resolve(request.named_tool);
   std::ranges::for_each(request.allowed_tools, resolve);

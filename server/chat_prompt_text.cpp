@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <optional>
 #include <utility>
 
 #include "server/template_messages.h"
@@ -86,8 +87,19 @@ Result<std::string> chat_prompt_text(const ChatCompletionRequest& request,
       return chat_template.render(template_input(one, chat_template, defaults, format));
     };
     RenderResult rendered = render_one(request);
+    const auto is_whole = [&](const ChatCompletionRequest& one, const RenderResult& result) {
+      return result && shows_instructions(result.text, one);
+    };
+    std::optional<ChatCompletionRequest> joined;
+    if (may_join_instructions(request, source) && !is_whole(request, rendered)) {
+      joined = with_joined_instructions(request);
+      RenderResult again = render_one(*joined);
+      const bool helps = is_whole(*joined, again) || (again && !rendered);
+      if (helps) rendered = std::move(again);
+      if (!helps) joined.reset();
+    }
     if (!rendered) return rendered.error->to_error();
-    const auto ok = check_roles(request, source, render_one);
+    const auto ok = check_roles(joined ? *joined : request, source, render_one);
     if (!ok) return ok.error();
     return std::move(rendered.text);
   } catch (const Failure& failure) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <map>
 #include <random>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@
 
 #include "base/error.h"
 #include "text/template/chat_template.h"
+#include "text/template/shown.h"
 
 namespace quire {
 
@@ -23,6 +25,7 @@ using openapi::ChatMessage;
 using Messages = std::vector<ChatMessage>;
 
 constexpr std::string_view kBetweenInstructions = "\n\n";
+constexpr std::string_view kBilling = "x-anthropic-billing-header";
 constexpr std::string_view kUsualRoles[] = {"system", "developer", "user", "assistant", "tool"};
 
 bool names(std::string_view source, std::string_view role) {
@@ -32,14 +35,16 @@ bool names(std::string_view source, std::string_view role) {
   return false;
 }
 
-// Replies of models carry the arguments as JSON text; templates want to walk them.
+// Replies of models carry the arguments as JSON text; templates want to walk them. What is no
+// object, as of a call that max_tokens cut off, is one of nothing, as in vLLM: it stays in the
+// conversation, where a template that fails would fail at every turn.
 Value arguments_value(const std::string& arguments) {
   try {
     Value value = jinja::parse_json(arguments.empty() ? "{}" : arguments);
     if (value.is(Value::Kind::dict)) return value;
   } catch (const Failure&) {
   }
-  return Value(arguments);
+  return Value(Dict());
 }
 
 Value tool_call_value(const openapi::ToolCall& call) {
@@ -147,9 +152,11 @@ void join_instructions(Messages& messages, Messages::iterator end) {
   ChatMessage& first = messages.front();
   first.role = "system";
   if (rest - messages.begin() > 1) first.part_breaks.clear();
+  std::string& joined = first.content ? *first.content : first.content.emplace();
   for (auto next = messages.begin() + 1; next != rest; ++next) {
-    first.content =
-        first.content.value_or("").append(kBetweenInstructions) + next->content.value_or("");
+    if (!next->content || next->content->empty()) continue;
+    if (!joined.empty()) joined += kBetweenInstructions;
+    joined += *next->content;
   }
   messages.erase(messages.begin() + 1, rest);
 }
@@ -163,15 +170,78 @@ void rename_developers(Messages& messages) {
   if (joins) join_instructions(messages, run);
 }
 
+// Claude Code's own line, which gateways pass on in chats: another one in each request, after which
+// no prefix would be found again.
+std::string_view without_billing(std::string_view part) {
+  if (part.starts_with(kBilling)) part.remove_prefix(std::min(part.find('\n'), part.size() - 1) + 1);
+  return part;
+}
+
+bool has_billing(const ChatMessage& message) {
+  bool has = false;
+  if (message.role == "system")
+    for_each_part(message, [&](std::string_view part) { has = has || part.starts_with(kBilling); });
+  return has;
+}
+
+// A part that is nothing else is none.
+void drop_billing(ChatMessage& message) {
+  if (!has_billing(message)) return;
+  const ChatMessage given = message;
+  message.content.reset();
+  message.part_breaks.clear();
+  for_each_part(given, [&](std::string_view part) {
+    const std::string_view rest = without_billing(part);
+    if (rest.empty() && !part.empty()) return;
+    if (message.content) {
+      message.part_breaks.push_back(message.content->size());
+      message.content->push_back('\n');
+    } else {
+      message.content.emplace();
+    }
+    message.content->append(rest);
+  });
+}
+
 }  // namespace
+
+bool may_join_instructions(const ChatCompletionRequest& request, std::string_view source) {
+  const Messages& messages = request.messages;
+  const bool may_join =
+      request.may_join_system ||
+      (std::ranges::any_of(messages, is_developer) && !names(source, "developer"));
+  return may_join && !messages.empty() &&
+         std::any_of(messages.begin() + 1, messages.end(), is_instruction);
+}
+
+ChatCompletionRequest with_joined_instructions(ChatCompletionRequest request) {
+  std::ranges::for_each(request.messages, drop_billing);
+  join_instructions(request.messages, request.messages.end());
+  return request;
+}
+
+bool shows_instructions(std::string_view prompt, const ChatCompletionRequest& request) {
+  std::vector<std::string_view> texts;
+  for (const ChatMessage& message : request.messages) {
+    if (is_instruction(message))
+      for_each_part(message,
+                    [&](std::string_view part) { texts.push_back(without_billing(part)); });
+  }
+  return are_shown(prompt, texts);
+}
 
 Value template_messages(const openapi::ChatCompletionRequest& request, std::string_view source,
                         ContentFormat format) {
-  const bool may_change =
-      request.joins_system || std::ranges::any_of(request.messages, is_developer);
-  if (!may_change || names(source, "developer")) return list_of(request.messages, source, format);
+  const bool moves =
+      (request.joins_system || std::ranges::any_of(request.messages, is_developer)) &&
+      !names(source, "developer");
+  if (!moves && std::ranges::none_of(request.messages, has_billing))
+    return list_of(request.messages, source, format);
   Messages messages = request.messages;
-  if (request.joins_system) {
+  std::ranges::for_each(messages, drop_billing);
+  if (!moves) {
+    // As they stand.
+  } else if (request.joins_system) {
     join_instructions(messages, messages.end());
   } else {
     rename_developers(messages);
@@ -185,6 +255,8 @@ bool is_own_role(const ChatMessage& message, std::string_view source) {
   return std::ranges::find(kUsualRoles, message.role) == std::end(kUsualRoles) &&
          !names(source, message.role);
 }
+
+constexpr std::size_t kMostRoles = 64;
 
 // A message's mark, which no text holds by chance: digits, since templates may change letters.
 constexpr int kIndexDigits = 8;
@@ -209,7 +281,17 @@ std::vector<bool> find_marks(std::string_view text, std::string_view mark, std::
 
 Result<void> check_roles(const ChatCompletionRequest& request, std::string_view source,
                          const RenderRequest& render) {
-  const auto is_own = [&](const ChatMessage& message) { return is_own_role(message, source); };
+  std::map<std::string_view, bool> own;  // by role, since looking for one reads the template
+  for (const ChatMessage& message : request.messages) {
+    if (own.contains(message.role)) continue;
+    own.emplace(message.role, is_own_role(message, source));
+    if (own.size() <= kMostRoles) continue;
+    return Error{ErrorCode::invalid_argument,
+                 fmt::format("messages: at most {} roles, one of which is \"{}\"", kMostRoles,
+                             message.role),
+                 "messages"};
+  }
+  const auto is_own = [&](const ChatMessage& message) { return own.at(message.role); };
   if (std::ranges::none_of(request.messages, is_own)) return {};
   const std::string mark = new_mark();
   ChatCompletionRequest marked = request;

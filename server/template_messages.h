@@ -20,6 +20,14 @@ namespace quire {
 jinja::Value template_messages(const openapi::ChatCompletionRequest& request,
                                std::string_view source, ContentFormat format);
 
+// Whether all that instructs may be made one system message, the first, for a template that refuses
+// others or leaves them out: in Messages and beside developers, as in vLLM. False where it is one.
+bool may_join_instructions(const openapi::ChatCompletionRequest& request, std::string_view source);
+openapi::ChatCompletionRequest with_joined_instructions(openapi::ChatCompletionRequest request);
+
+// Whether the prompt has all that instructs.
+bool shows_instructions(std::string_view prompt, const openapi::ChatCompletionRequest& request);
+
 using RenderRequest = std::function<RenderResult(const openapi::ChatCompletionRequest&)>;
 
 // A role of the client's own ("document", "ipython") is the template's affair; where the template

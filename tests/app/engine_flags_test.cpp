@@ -99,6 +99,8 @@ TEST_CASE("graphs are what vLLM's --compilation-config says of them") {
   using Sizes = std::vector<int>;
   CHECK(is_eager(R"({"cudagraph_mode": "NONE", "cudagraph_capture_sizes": [1]})"));
   CHECK(is_eager(R"({"mode": 0, "cudagraph_mode": "none"})"));
+  CHECK(is_eager(R"({"cudagraph_mode": 0})"));
+  CHECK_FALSE(is_eager(R"({"cudagraph_mode": 2})"));
   CHECK(is_eager(R"({"use_cudagraph": false})"));
   CHECK(is_eager(R"({"max_cudagraph_capture_size": 0})"));
   CHECK_FALSE(is_eager(R"({"cudagraph_mode": "FULL_DECODE_ONLY", "full_cuda_graph": true})"));
@@ -124,8 +126,8 @@ TEST_CASE("graphs are what vLLM's --compilation-config says of them") {
   CHECK(sizes({"--cudagraph-capture-sizes=1,2", "--compilation-config",
                R"({"cudagraph_mode": "NONE"})"})
             .empty());
-  for (const char* json : {R"({"cudagraph_mode": "SOME"})", R"({"nonsense": 1})", "4", "x",
-                           R"({"cudagraph_capture_sizes": []})"}) {
+  for (const char* json : {R"({"cudagraph_mode": "SOME"})", R"({"cudagraph_mode": 3})",
+                           R"({"nonsense": 1})", "4", "x", R"({"cudagraph_capture_sizes": []})"}) {
     INFO(json);
     CHECK(refusal({"m", "--compilation-config", json}).starts_with("--compilation-config: "));
   }

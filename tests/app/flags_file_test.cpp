@@ -24,7 +24,7 @@ struct Flags {
     app.set_config("--config");
     app.add_option("--max-num-seqs", seqs);
     app.add_flag("--access-log,!--no-access-log", log);
-    app.add_option("--speculative-config", json);
+    app.add_option("--speculative-config", json)->type_name("JSON");
     app.add_flag("--eager", eager);
     app.add_flag("--enable-caching", caching);
     app.add_option("--api-key", keys);
@@ -69,6 +69,18 @@ TEST_CASE("what takes JSON may be a table, and an empty list is nothing", "[app]
   REQUIRE(flags.read("\xEF\xBB\xBFname = []\n[speculative-config]\nmethod = \"ngram\"\n") == "");
   CHECK(flags.json == R"({"method":"ngram"})");
   CHECK(flags.names.empty());
+  CHECK(refusal("api-key = []\n") == "--config: api-key (line 1) is a list of none");
+  Flags list;
+  REQUIRE(list.read("speculative-config = []\n") == "");
+  CHECK(list.json == "[]");
+  CHECK(refusal("speculative-config = { a = inf }\n").find("no number of JSON") !=
+        std::string::npos);
+}
+
+TEST_CASE("a flag stands in a file once, by whatever name", "[app][config]") {
+  CHECK(refusal("disable-caching = true\nenable-caching = true\n") ==
+        "--config: enable-caching (line 2) and disable-caching are one flag");
+  CHECK(refusal("eager = true\nno-eager = true\n").find("are one flag") != std::string::npos);
 }
 
 TEST_CASE("what is without effect takes tables, lists and truths, and no others", "[app][config]") {

@@ -264,6 +264,17 @@ TEST_CASE("dotted members are added to the object that is given whole", "[app][a
         Words{"--speculative-config", "{}", "-q", "y"});
 }
 
+TEST_CASE("dotted objects go on, and counts are written as elsewhere", "[app][args]") {
+  CHECK(read({"-cc.a", R"({"b": {"x": 1}})", "-cc.a.c", "5", "-cc.a.b", R"({"y":2})"}).words ==
+        Words{"--compilation-config", R"({"a":{"b":{"x":1,"y":2},"c":5}})"});
+  CHECK(read({"-cc.a.b.c=5", "-cc.a", R"({"q":1})", "-cc.d=1", "-cc.d.e=2"}).words ==
+        Words{"--compilation-config", R"({"a":{"b":{"c":5},"q":1},"d":{"e":2}})"});
+  CHECK(read({"-cc", R"({"a":1,"a":{}})", "-cc.a.b", "2"}).words ==
+        Words{"--compilation-config", R"({"a":{"b":2}})"});
+  CHECK(read({"-cc.a=1k", "-cc.b=2K", "-cc.c=1x"}).words ==
+        Words{"--compilation-config", R"({"a":1000,"b":2048,"c":"1x"})"});
+}
+
 TEST_CASE("a dotted list may come in parts", "[app][args]") {
   CHECK(read({"-cc.custom_ops+", "none,+rms_norm", "-cc.custom_ops+=+silu", "-cc.sizes+=1,2"}).words ==
         Words{"--compilation-config", R"({"custom_ops":["none","+rms_norm","+silu"],"sizes":[1,2]})"});
@@ -377,6 +388,10 @@ TEST_CASE("an unknown flag is named, with the one that was meant", "[app][args]"
   CHECK(refusal({"M", "--enable-lora"}) ==
         "--enable-lora: no such flag; merge the adapter into the checkpoint");
   CHECK(refusal({"M", "N"}) == "\"N\": one word too many");
+  CHECK(refusal({"--enforce-eager", "False", "M"}) ==
+        "--enforce-eager: takes no value; instead of False write --no-enforce-eager");
+  CHECK(refusal({"--trust-remote-code", "True", "M"}) ==
+        "--trust-remote-code: takes no value; leave True out");
 }
 
 }  // namespace quire

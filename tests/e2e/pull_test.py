@@ -84,6 +84,19 @@ def shards(home):
     check("nothing else", not {"consolidated.safetensors", "pytorch_model.bin"} & {p.name for p in snapshot.rglob("*")})
 
 
+def numbered(home):
+    """Without an index: shards by their numbers, all of them."""
+    files = {"config.json": b"{}", **{f"model-0000{i}-of-00002.safetensors": bytes([i]) * 1000 for i in (1, 2)}}
+    hub = Hub(files)
+    done = pull(hub, home)
+    check("numbered shards", done.returncode == 0 and whole(home, files), done)
+    check("they are whole", pull(hub, home, HF_HUB_OFFLINE="1").returncode == 0)
+    (repo_of(home) / "snapshots" / COMMIT / "model-00002-of-00002.safetensors").unlink()
+    check("and not without one", pull(hub, home, HF_HUB_OFFLINE="1").returncode == 1)
+    done = pull(Hub({name: data for name, data in files.items() if "00001" not in name}), home)
+    check("nor are they pulled without one", done.returncode == 1 and "nor all of shards" in done.stderr, done)
+
+
 def cut(home):
     """Every connection breaks off after a part: it goes on from there, and never twice over the same bytes."""
     files = {**tiny(), "model.safetensors": os.urandom(900_000)}
@@ -332,6 +345,6 @@ def served_by_name(home):
 
 
 with tempfile.TemporaryDirectory() as folder:
-    for test in (the_layout, shards, cut, killed_and_resumed, wrong_hash, odd_servers, refusals, full_disk, two_at_once, served_by_name, served_by_revision):
+    for test in (the_layout, shards, numbered, cut, killed_and_resumed, wrong_hash, odd_servers, refusals, full_disk, two_at_once, served_by_name, served_by_revision):
         test(pathlib.Path(folder) / test.__name__)
         print("ok", test.__name__, flush=True)

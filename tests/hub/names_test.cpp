@@ -81,6 +81,31 @@ TEST_CASE("one file of weights is preferred to an index that was left beside it"
   std::filesystem::remove_all(folder);
 }
 
+TEST_CASE("shards without an index are weights where all that are numbered are there", "[hub]") {
+  using Names = std::vector<std::string>;
+  const Names both = {"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"};
+  CHECK(hub::numbered_shards({"config.json", both[1], "a.safetensors", both[0]}) ==
+        Names{both[1], both[0]});
+  CHECK(hub::numbered_shards({both[1]}).empty());
+  CHECK(hub::numbered_shards({both[0], both[1], "x-00001-of-00002.safetensors"}).empty());
+  CHECK(hub::numbered_shards({"consolidated-00001-of-00001.safetensors",
+                              "sub/model-00001-of-00001.safetensors"})
+            .empty());
+
+  const std::filesystem::path folder = temp_path("quire_hub_shards_test");
+  std::filesystem::create_directories(folder);
+  hub::RepoInfo info;
+  std::ofstream(folder / "config.json") << "{}";
+  for (const std::string& name : both) {
+    CHECK_FALSE(hub::is_complete(folder));
+    std::ofstream(folder / name) << "x";
+    info.files.emplace_back().path = name;
+  }
+  CHECK(hub::is_complete(folder));
+  CHECK(hub::weights_of(info, folder).size() == 2);
+  std::filesystem::remove_all(folder);
+}
+
 TEST_CASE("addresses of servers are read, and others refused in words", "[net]") {
   const Url url = Url::parse("https://host.example:8443/v1?x=1#y");
   CHECK(url.tls);

@@ -290,6 +290,20 @@ TEST_CASE("Nemotron-H's own fields count, and what it does not compute is refuse
                     Catch::Contains("mamba_hidden_act: \"gelu\" is not supported (silu)"));
 }
 
+TEST_CASE("Granite's windows with sinks, and its ropes by layer, are refused", "[model][config]") {
+  const auto granite = [](const std::string& more) {
+    return parse(llama(R"("sliding_window":16,"layer_types":)" + more, "GraniteForCausalLM"));
+  };
+  const std::string full = R"(["full_attention","full_attention"])";
+  const std::string some = R"(["full_attention","sliding_attention"])";
+  CHECK(granite(full).layer_types.size() == 2);
+  CHECK(granite(some + R"(,"attention_sinks":false)").layer_types.size() == 2);
+  CHECK_THROWS_WITH(granite(some), Catch::Contains("attention_sinks: is not supported"));
+  CHECK_THROWS_WITH(granite(full + R"(,"attention_sinks":true)"), Catch::Contains("attention_sinks"));
+  CHECK_THROWS_WITH(granite(full + R"(,"layer_rope_theta":[1e4,0])"),
+                    Catch::Contains("layer_rope_theta: is not supported"));
+}
+
 TEST_CASE("bad fields are refused by name", "[model][config]") {
   struct Case {
     std::string json;

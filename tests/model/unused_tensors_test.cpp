@@ -77,6 +77,8 @@ TEST_CASE("a head that is not read is told of where it is not the embedding", "[
 }
 
 TEST_CASE("tensors of another model than config.json's are refused", "[model][unused]") {
+  CHECK_THROWS_WITH(left_of({{"model.layers.1.self_attn.sinks", 1.f}}),
+                    Catch::Contains("layers.1.self_attn.sinks\" is a weight"));
   CHECK_THROWS_WITH(left_of({{"model.layers.2.mlp.up_proj.weight", 1.f}}),
                     Catch::Contains("is of layer 2, and num_hidden_layers of config.json is 2"));
   CHECK_THROWS_WITH(left_of({{"model.layers.0.self_attn.q_norm.weight", 1.f}}),

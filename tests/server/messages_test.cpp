@@ -356,7 +356,7 @@ TEST_CASE("tools that the client runs are functions with their schema", "[server
     const auto chat = openapi::parse_messages(
         body(R"("tools":[{"type":")" + std::string(type) + R"(","name":")" + name + R"("}])"));
     REQUIRE(chat.has_value());
-    CHECK(chat->tool_names == std::vector<std::string>{name});
+    CHECK(chat->tool_names.list() == std::vector<std::string>{name});
     const auto parameters = pointer(chat->tools, "/0/function/parameters/properties/command/type");
     CHECK(parameters == "\"string\"");
     const bool undoes = chat->tools.find("undo_edit") != std::string::npos;

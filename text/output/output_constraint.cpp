@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "jinja/values/json.h"
@@ -40,14 +42,13 @@ bool is_strict(const Value& function) {
 std::vector<CallConstraint::Function> functions_of(const OutputDemand& demand) {
   std::vector<CallConstraint::Function> functions;
   const Value tools = jinja::parse_json(demand.tools);
+  const std::unordered_set<std::string> only(demand.only.begin(), demand.only.end());
   int index = 0;
   for (const Value& tool : tools.items()) {
     const Value function = member(tool, "function");
     const std::string place = fmt::format("/tools/{}/{}", index++, demand.parameters_at);
     const std::string name = member(function, "name").string();
-    const bool may_be_called =
-        demand.only.empty() || std::ranges::find(demand.only, name) != demand.only.end();
-    if (!may_be_called) continue;
+    if (!only.empty() && !only.contains(name)) continue;
     const bool held = demand.calls == CallDemand::required || is_strict(function);
     if (held && !admits_object(member(function, "parameters"))) {
       throw Failure(Error{ErrorCode::invalid_argument,

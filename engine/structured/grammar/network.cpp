@@ -266,20 +266,36 @@ void Network::rewrite_cycle(const std::vector<RuleId>& cycle) {
 // A state that leads to no end, and every edge to it, goes: what is reached can then be completed.
 void Network::drop_endless() {
   std::vector<bool> ends(states_.size());
-  for (StateId state = 0; state < states_.size(); ++state) ends[state] = states_[state].final;
   const auto passable = [&](const Edge& edge) {
     return ends[edge.target] && (!edge.is_call || nullable_[edge.what] || ends[starts_[edge.what]]);
   };
-  for (bool changed = true; changed;) {
-    changed = false;
-    for (StateId state = static_cast<StateId>(states_.size()); state-- > 0;) {
-      if (ends[state]) continue;
+  struct Way {
+    StateId from;
+    const Edge* edge;  // null: a skip
+  };
+  std::vector<std::vector<Way>> ways(states_.size());  // by where they lead, or what they call
+  std::vector<StateId> open;
+  const auto add = [&](StateId state) {
+    if (ends[state]) return;
+    ends[state] = true;
+    open.push_back(state);
+  };
+  for (StateId state = 0; state < states_.size(); ++state) {
+    meter_.count();
+    for (const StateId next : states_[state].skips) ways[next].push_back({state, nullptr});
+    for (const Edge& edge : states_[state].edges) {
+      ways[edge.target].push_back({state, &edge});
+      if (edge.is_call && !nullable_[edge.what])
+        ways[starts_[edge.what]].push_back({state, &edge});
+    }
+    if (states_[state].final) add(state);
+  }
+  while (!open.empty()) {
+    const StateId state = open.back();
+    open.pop_back();
+    for (const Way& way : ways[state]) {
       meter_.count();
-      const State& at = states_[state];
-      ends[state] = std::any_of(at.skips.begin(), at.skips.end(),
-                                [&](StateId next) { return ends[next]; }) ||
-                    std::any_of(at.edges.begin(), at.edges.end(), passable);
-      changed |= ends[state];
+      if (way.edge == nullptr || passable(*way.edge)) add(way.from);
     }
   }
   for (State& state : states_) {

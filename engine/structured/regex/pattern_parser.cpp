@@ -105,10 +105,10 @@ PatternNode PatternParser::sequence(int depth) {
 
 // (?i) and (?s), which hold from here on.
 bool PatternParser::read_flags() {
-  const std::size_t close = text_.find(')', at_);
-  if (text_.substr(at_, 2) != "(?" || close == std::string_view::npos) return false;
+  if (text_.substr(at_, 2) != "(?") return false;
+  const std::size_t close = text_.find_first_not_of("is", at_ + 2);
+  if (close == std::string_view::npos || close == at_ + 2 || text_[close] != ')') return false;
   const std::string_view flags = text_.substr(at_ + 2, close - at_ - 2);
-  if (flags.empty() || flags.find_first_not_of("is") != std::string_view::npos) return false;
   ignore_case_ |= flags.find('i') != std::string_view::npos;
   dot_all_ |= flags.find('s') != std::string_view::npos;
   at_ = close + 1;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "engine/structured/schema/schema_fields.h"
 
@@ -28,13 +29,13 @@ ExprId ObjectRules::build() {
     max_ = std::min(max_, schema.max_properties.value_or(kUnbounded));
     for (const auto& [pattern, unused] : schema.pattern_properties) {
       const std::pair entry(pattern, schema.pointer + "/patternProperties/" + escaped_pointer(pattern));
-      if (!has(patterns_, entry)) patterns_.push_back(entry);
+      if (has(patterns_, entry)) continue;
+      patterns_.push_back(entry);
+      if (patterns_.size() <= kMostPatterns) continue;
+      throw GrammarFailure(GrammarErrorKind::limit,
+                           "\"patternProperties\" is supported for up to 6 patterns",
+                           entry.second);
     }
-  }
-  if (patterns_.size() > kMostPatterns) {
-    throw GrammarFailure(GrammarErrorKind::limit,
-                         "\"patternProperties\" is supported for up to 6 patterns",
-                         patterns_.back().second);
   }
   collect_keys();
   for (const auto* list : {&keys_, &free_}) {
@@ -62,30 +63,35 @@ bool ObjectRules::closed() const {
 }
 
 void ObjectRules::collect_keys() {
+  using Names = std::unordered_set<std::string>;
+  Names known;
+  const auto add = [&](const std::string& key) {
+    values_.meter_.count(2);
+    if (known.insert(key).second) names_.push_back(key);
+  };
   std::vector<std::string> required = what_.present;
-  std::size_t listed = 0;
   for (const SchemaId id : what_.schemas) {
     const Schema& schema = values_.document_.at(id);
-    for (const auto& [key, unused] : schema.properties) {
-      if (!has(names_, key)) names_.push_back(key);
+    for (const auto& [key, part] : schema.properties) {
+      add(key);
+      parts_[key].emplace_back(id, part);
     }
     required.insert(required.end(), schema.required.begin(), schema.required.end());
   }
-  listed = names_.size();
-  for (const auto& [key, unused] : what_.values) {
-    if (!has(names_, key)) names_.push_back(key);
+  const std::size_t listed = names_.size();
+  for (const auto& [key, what] : what_.values) {
+    add(key);
+    said_[key].push_back(what);
   }
-  for (const std::string& key : required) {
-    if (!has(names_, key)) names_.push_back(key);
-  }
-  for (const std::string& key : what_.absent) {
-    if (!has(names_, key)) names_.push_back(key);
-  }
+  std::ranges::for_each(required, add);
+  std::ranges::for_each(what_.absent, add);
+  const Names wanted(required.begin(), required.end());
+  const Names absent(what_.absent.begin(), what_.absent.end());
   for (std::size_t i = 0; i < names_.size(); ++i) {
     const std::string& name = names_[i];
-    values_.meter_.count(16);
-    const bool needed = has(required, name);
-    const bool possible = !has(what_.absent, name) && name_fits(name);
+    values_.meter_.count(16 + static_cast<std::uint32_t>(what_.schemas.size()));
+    const bool needed = wanted.contains(name);
+    const bool possible = !absent.contains(name) && name_fits(name);
     const ExprId value =
         possible ? values_.value(value_of(name)) : values_.rules_.nothing();
     const Rules::Expr& expr = values_.rules_.expr(value);
@@ -107,6 +113,7 @@ bool ObjectRules::name_fits(const std::string& key) {
 bool ObjectRules::declares(const Schema& schema, const std::string* key,
                            const std::vector<bool>& matched) {
   if (schema.additional_properties) return true;
+  values_.meter_.count(static_cast<std::uint32_t>(schema.properties.size()));
   if (key != nullptr && std::any_of(schema.properties.begin(), schema.properties.end(),
                                     [&](const auto& property) { return property.first == *key; })) {
     return true;
@@ -139,11 +146,13 @@ Conjunction ObjectRules::value_of(const std::string& key) {
   for (const auto& [pattern, pointer] : patterns_) {
     matched.push_back(values_.check_.matches(pattern, key, pointer));
   }
+  const auto found = parts_.find(key);
+  const OwnedParts none, &parts = found == parts_.end() ? none : found->second;
   for (const SchemaId id : what_.schemas) {
     const Schema& schema = values_.document_.at(id);
     bool listed = false;
-    for (const auto& [name, part] : schema.properties) {
-      if (name != key) continue;
+    for (const auto& [owner, part] : parts) {
+      if (owner != id) continue;
       ValueRules::add(value, {part, false});
       listed = true;
     }
@@ -158,9 +167,8 @@ Conjunction ObjectRules::value_of(const std::string& key) {
       ValueRules::add(value, {*schema.additional_properties, false});
     }
   }
-  for (const auto& [name, what] : what_.values) {
-    if (name == key) ValueRules::add(value, what);
-  }
+  if (const auto said = said_.find(key); said != said_.end())
+    for (const Signed& what : said->second) ValueRules::add(value, what);
   add_unevaluated(value, &key, matched);
   return value;
 }

@@ -2,6 +2,8 @@
 // Objects: listed keys in their order, then additional ones, as a graph of places between members.
 
 #include <string>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "engine/structured/schema/value_rules.h"
@@ -36,6 +38,9 @@ class ObjectRules {
   ValueRules& values_;
   const Disjunct& what_;
   std::vector<std::string> names_;  // all that are listed, in order
+  using OwnedParts = std::vector<std::pair<SchemaId, SchemaId>>;  // whose keyword, and what it says
+  std::unordered_map<std::string, OwnedParts> parts_;             // of "properties", by key
+  std::unordered_map<std::string, std::vector<Signed>> said_;     // of what_.values, by key
   std::vector<Key> keys_;
   std::vector<Key> free_;  // required, not listed: in any order, among the others
   std::vector<Others> others_;

@@ -66,6 +66,13 @@ TEST_CASE("what people write compiles at once", "[structured][limits]") {
   CHECK(refusal(GrammarSpec::Kind::json_schema, R"({"items":{"maxItems":100000,"items":{"type":"string"}}})") == "limit /items");
 }
 
+TEST_CASE("a group's end is not looked for from each of its letters", "[structured][limits]") {
+  GrammarContext context;
+  context.limits.compile_time = std::chrono::seconds(10);
+  const std::string word(1'400'000, 'a');  // a TB to look through
+  CHECK(refusal(GrammarSpec::Kind::regex, "(" + word + ")", context).empty());
+}
+
 TEST_CASE("what is referred to twice costs once", "[structured][limits]") {
   std::string twice = R"({"$ref":"#/$defs/d0","$defs":{)", apart = twice;
   for (int i = 0; i < 30; ++i) {
@@ -111,6 +118,16 @@ TEST_CASE("schemas that explode end within the budget", "[structured][limits]") 
     properties += (i ? ",\"" : "\"") + std::string("key") + std::to_string(i) + "\":{}";
   }
   ends_in_time(kind, properties + "}}", "{\"key4999\":1}");
+  std::string keys, required, patterns;
+  for (int i = 0; i < 150'000; ++i) {
+    const std::string name = (i ? ",\"key " : "\"key ") + std::to_string(i) + '"';
+    required += name;
+    keys += name + ":{}";
+    patterns += name + ":{}";
+  }
+  ends_in_time(kind, "{\"properties\":{" + keys + "}}", "{");
+  ends_in_time(kind, "{\"required\":[" + required + "]}", "{");
+  ends_in_time(kind, "{\"patternProperties\":{" + patterns + "}}", "{");
 }
 
 TEST_CASE("a reference that leads back to itself is refused", "[structured][limits]") {
