@@ -1,88 +1,62 @@
 // Gated delta rule in chunks of 64 tokens (delta_chunks.cuh). A block has 32 columns of one head's
-// state of one request, which depend on no others. Two warps keep 16 of them each in registers, as
-// float32 and transposed, so that their products' sums are the next ones' left operands; two others
-// make the next chunk's matrices meanwhile, and the one after that is on its way. Bound by the
-// chain of chunks. The bits of a chunk depend on nothing but its tokens and the state before it.
+// state of one request, or in turn 64, which depend on no others. Warps keep 16 of them each in
+// registers, as float32 and transposed, so that their products' sums are the next ones' left
+// operands. Bound by the chain of chunks. The bits of a chunk depend on nothing but its tokens and
+// the state before it.
 
 #include <algorithm>
 
-#include "cuda/kernels/delta_chunks.cuh"
-#include "cuda/runtime/capability.h"
+#include "cuda/kernels/delta_preparation.cuh"
 #include "cuda/runtime/check.h"
 
 namespace quire::cuda {
 namespace {
 
-template <class T, class State>
-__device__ __forceinline__ void copy_inputs(const ChunkParams<T, State>& p, ChunkInputs<T>& to,
-                                            int token, int head) {
-  constexpr int kKeyChunks = kChunkKeyDim / 8, kValueChunks = kColumns / 8;
-  constexpr int kKeyRows = kChunkThreads / kKeyChunks, kValueRows = kChunkThreads / kValueChunks;
-  const int thread = static_cast<int>(threadIdx.x), key_head = head / p.heads_per_key;
-  const int key_row = thread / kKeyChunks, d = thread % kKeyChunks * 8;
-  const int value_row = thread / kValueChunks, column = thread % kValueChunks * 8;
-  const int value = static_cast<int>(blockIdx.x) * kColumns + column;
-  const int key_bytes = d < p.key_dim ? 16 : 0, value_bytes = value < p.value_dim ? 16 : 0;
-  const T* q = &p.q(token + key_row, key_head, key_bytes > 0 ? d : 0);
-  const T* k = &p.k(token + key_row, key_head, key_bytes > 0 ? d : 0);
-  const T* v = &p.v(token + value_row, head, value_bytes > 0 ? value : 0);
-#pragma unroll
-  for (int i = 0; i < kChunk; i += kKeyRows) {
-    async_copy<16>(&to.q[i + key_row][d], q, key_bytes);
-    async_copy<16>(&to.k[i + key_row][d], k, key_bytes);
-    q += kKeyRows * p.q.stride[0];
-    k += kKeyRows * p.k.stride[0];
-  }
-#pragma unroll
-  for (int i = 0; i < kChunk; i += kValueRows) {
-    async_copy<16>(&to.v[i + value_row][column], v, value_bytes);
-    v += kValueRows * p.v.stride[0];
-  }
-}
-
 // A warp's columns of the state, and what goes through the chunk with them.
-template <class T>
+template <class T, bool kAhead>
 struct ChunkState : StateLines<T, kChunkKeyDim> {
+  using Memory = ChunkMemory<T, kAhead>;
   using Lines = StateLines<T, kChunkKeyDim>;
   using Lines::lane;
   typename Lines::OfTokens read, written;  // K · S, then what is new in V; X
 
-  __device__ __forceinline__ void recall(const ChunkInputs<T>& inputs) {
-    Lines::multiply(read, inputs.k);
+  __device__ __forceinline__ void recall(Memory& memory, int chunk) {
+    Lines::multiply(read, memory.k(chunk));
   }
 
   // What the tokens write, and what they find.
   template <class State>
-  __device__ __forceinline__ void answer(const ChunkParams<T, State>& p,
-                                         const ChunkInputs<T>& inputs,
-                                         const ChunkMatrices<T>& chunk, int token, int head) {
-    Lines::scale(read, chunk.recall);
+  __device__ __forceinline__ void answer(const ChunkParams<T, State>& p, Memory& memory, int chunk,
+                                         int token, int head) {
+    const ChunkMatrices<T>& matrices = memory.matrices(chunk);
+    Lines::scale(read, matrices.recall);
 #pragma unroll
     for (int block = 0; block < kBlocks; ++block) {
-      const FragmentA values = Lines::inputs(inputs.v, block * 16);
+      const FragmentA values = Lines::inputs(memory.v(chunk), block * 16);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         const int n = 2 * block + i / 2, first = n * 8 + lane % 4 * 2;
         const float2 value = unpack<T>(values.r[i]);
         float* const r = &read[n].r[i % 2 * 2];
-        r[0] = fmaf(chunk.beta[first], value.x, -r[0]);
-        r[1] = fmaf(chunk.beta[first + 1], value.y, -r[1]);
+        r[0] = fmaf(matrices.beta[first], value.x, -r[0]);
+        r[1] = fmaf(matrices.beta[first + 1], value.y, -r[1]);
       }
     }
 #pragma unroll
     for (auto& tile : written) tile = {};
-    Lines::multiply_tokens(written, of_tokens(read), chunk.inverse);
+    Lines::multiply_tokens(written, of_tokens(read), matrices.inverse);
     typename Lines::OfTokens out;
-    Lines::multiply(out, inputs.q);
-    Lines::scale(out, chunk.answer);
-    Lines::multiply_tokens(out, of_tokens(written), chunk.scores);
-    Lines::store(out, p.out, token, head, static_cast<int>(blockIdx.x) * kColumns, p.value_dim);
+    Lines::multiply(out, memory.q(chunk));
+    Lines::scale(out, matrices.answer);
+    Lines::multiply_tokens(out, of_tokens(written), matrices.scores);
+    Lines::store(out, p.out, token, head,
+                 static_cast<int>(blockIdx.x) * ChunkRoles<kAhead>::kColumns, p.value_dim);
   }
 
-  __device__ __forceinline__ void advance(const ChunkInputs<T>& inputs,
-                                          const ChunkMatrices<T>& chunk) {
-    Lines::scale(written, chunk.write);
-    Lines::advance(chunk.decay, of_tokens(written), inputs.k);
+  __device__ __forceinline__ void advance(Memory& memory, int chunk) {
+    const ChunkMatrices<T>& matrices = memory.matrices(chunk);
+    Lines::scale(written, matrices.write);
+    Lines::advance(matrices.decay, of_tokens(written), memory.k(chunk));
   }
 
  private:
@@ -91,78 +65,147 @@ struct ChunkState : StateLines<T, kChunkKeyDim> {
   }
 };
 
+// A block, and how it goes through the chunks of its request.
+template <class T, class State, bool kAhead>
+struct ChunkBlock {
+  using Roles = ChunkRoles<kAhead>;
+  const ChunkParams<T, State>& p;
+  ChunkMemory<T, kAhead>& memory;
+  StateStep step;
+  int num_chunks = tokens_in_chunks(step) / kChunk;
+  int head = static_cast<int>(blockIdx.y), first = static_cast<int>(blockIdx.x) * Roles::kColumns;
+  ChunkPreparation<T, kAhead> preparation;
+  ChunkState<T, kAhead> state;
+
+  __device__ __forceinline__ ChunkBlock(const ChunkParams<T, State>& params,
+                                        ChunkMemory<T, kAhead>& shared, const StateStep& own)
+      : p(params), memory(shared), step(own) {}
+
+  static __device__ __forceinline__ bool has_state() {
+    return !kAhead || threadIdx.x < Roles::kStateWarps * 32;
+  }
+  __device__ __forceinline__ int token(int chunk) const { return step.first + chunk * kChunk; }
+  __device__ __forceinline__ StatePlace<State> in_block(int block) const {
+    return {&p.state(block, head, 0, first), p.state.stride[3], p.state.stride[2],
+            p.value_dim - first, p.key_dim};
+  }
+
+  __device__ __forceinline__ void copy_keys(int chunk) const {
+    copy_rows<kChunkThreads>(memory.k(chunk), p.k, token(chunk), head / p.heads_per_key, 0,
+                             p.key_dim);
+  }
+  __device__ __forceinline__ void copy_queries(int chunk) const {
+    copy_rows<kChunkThreads>(memory.q(chunk), p.q, token(chunk), head / p.heads_per_key, 0,
+                             p.key_dim);
+  }
+  __device__ __forceinline__ void copy_values(int chunk) const {
+    copy_rows<kChunkThreads>(memory.v(chunk), p.v, token(chunk), head, first, p.value_dim);
+  }
+
+  __device__ __forceinline__ void begin() {
+    copy_queries(0);
+    copy_keys(0);
+    if (kAhead) copy_values(0);
+    async_copy_commit();
+    if (!kAhead) preparation.load_gates(p, step.first, head);
+    if (!has_state()) {
+      preparation.load_gates(p, step.first, head);
+    } else if (step.read >= 0) {
+      state.load(in_block(step.read));
+    }
+  }
+  __device__ __forceinline__ void norm(int chunk) {
+    preparation.norm(p, memory, chunk, head);
+    if (chunk + 1 < num_chunks) preparation.load_gates(p, token(chunk + 1), head);
+  }
+
+  __device__ __forceinline__ void go_ahead() {
+    for (int chunk = -1; chunk < num_chunks; ++chunk) {
+      const int next = chunk + 1;
+      const bool computes = has_state() && chunk >= 0, makes = !has_state() && next < num_chunks;
+      async_copy_wait<0>();
+      __syncthreads();  // the next chunk is there, this one's matrices are, the one before is used
+      if (chunk + 2 < num_chunks) {
+        copy_queries(chunk + 2);
+        copy_keys(chunk + 2);
+        copy_values(chunk + 2);
+        async_copy_commit();
+      }
+      if (computes) state.recall(memory, chunk);
+      if (makes) norm(next);
+      __syncthreads();  // both warps' norms
+      if (computes) state.answer(p, memory, chunk, token(chunk), head);
+      if (makes) preparation.compare(memory, next);
+      __syncthreads();  // both warps' rows
+      if (computes) state.advance(memory, chunk);
+      if (makes) preparation.invert(memory.matrices(next).inverse);
+    }
+  }
+
+  __device__ __forceinline__ void go_in_turn() {
+    for (int chunk = 0; chunk < num_chunks; ++chunk) {
+      const int next = chunk + 1;
+      async_copy_wait<0>();
+      __syncthreads();  // keys and queries are there, the chunk before has been written
+      if (next < num_chunks) copy_keys(next);
+      norm(chunk);
+      __syncthreads();  // all norms
+      preparation.compare(memory, chunk);
+      __syncthreads();  // all rows; the diagonal has been inverted
+      copy_values(chunk);
+      async_copy_commit();
+      preparation.invert(memory.matrices(chunk).inverse);
+      async_copy_wait<0>();
+      __syncthreads();  // values and the inverse are there
+      state.recall(memory, chunk);
+      state.answer(p, memory, chunk, token(chunk), head);
+      __syncthreads();  // queries have been answered
+      if (next < num_chunks) copy_queries(next);
+      async_copy_commit();
+      state.advance(memory, chunk);
+    }
+  }
+};
+
 // Grid (columns, value heads, requests with a chunk).
-template <class T, class State>
+template <class T, class State, bool kAhead>
 __global__ void __launch_bounds__(kChunkThreads)
     delta_chunks_kernel(const __grid_constant__ ChunkParams<T, State> p) {
   release_next_kernel();
   await_previous_kernel();
-  DYN_SHARED(memory, ChunkMemory<T>);
-  const int head = static_cast<int>(blockIdx.y);
+  DYN_SHARED(memory, ChunkMemory<T, kAhead>);
   const int request = find_request(p.steps, p.num_requests, static_cast<int>(blockIdx.z));
   if (request < 0) return;
-  const StateStep step = p.steps(request);
-  const int num_chunks = tokens_in_chunks(step) / kChunk;
-  const bool has_state = threadIdx.x < kColumnWarps * 32;
-
-  const auto first_of = [&](int chunk) { return step.first + chunk * kChunk; };
-  ChunkPreparation<T> preparation;
-  ChunkState<T> state;
-  const auto in_block = [&](int block) -> StatePlace<State> {
-    const int first = static_cast<int>(blockIdx.x) * kColumns;
-    return {&p.state(block, head, 0, first), p.state.stride[3], p.state.stride[2],
-            p.value_dim - first, p.key_dim};
-  };
-  copy_inputs(p, memory->inputs[0], step.first, head);
-  async_copy_commit();
-  if (!has_state) {
-    preparation.load_gates(p, step.first, head);
-  } else if (step.read >= 0) {
-    state.load(in_block(step.read));
+  ChunkBlock<T, State, kAhead> block(p, *memory, p.steps(request));
+  block.begin();
+  if constexpr (kAhead) {
+    block.go_ahead();
+  } else {
+    block.go_in_turn();
   }
-  for (int chunk = -1; chunk < num_chunks; ++chunk) {
-    const int next = chunk + 1;
-    const ChunkInputs<T>& now_inputs = memory->inputs[(chunk + 3) % 3];
-    const ChunkInputs<T>& next_inputs = memory->inputs[next % 3];
-    const ChunkMatrices<T>& now = memory->matrices[(chunk + 2) % 2];
-    ChunkMatrices<T>& then = memory->matrices[next % 2];
-    const bool computes = has_state && chunk >= 0, prepares = !has_state && next < num_chunks;
-    async_copy_wait<0>();
-    __syncthreads();  // the next chunk is there, this one's matrices are, the one before is used
-    if (chunk + 2 < num_chunks) {
-      copy_inputs(p, memory->inputs[(chunk + 2) % 3], first_of(chunk + 2), head);
-      async_copy_commit();
-    }
-    if (computes) state.recall(now_inputs);
-    if (prepares) {
-      preparation.norm(p, next_inputs, memory->scratch, then, head);
-      if (next + 1 < num_chunks) preparation.load_gates(p, first_of(next + 1), head);
-    }
-    __syncthreads();  // both warps' norms
-    if (computes) state.answer(p, now_inputs, now, first_of(chunk), head);
-    if (prepares) preparation.compare(next_inputs, memory->scratch, then);
-    __syncthreads();  // both warps' rows
-    if (computes) state.advance(now_inputs, now);
-    if (prepares) preparation.invert(memory->scratch, then);
-  }
-  if (has_state) state.save(in_block(step.write));
+  if (block.has_state()) block.state.save(block.in_block(block.step.write));
 }
 
-template <class T, class State>
+template <class T, class State, bool kAhead>
 void launch_chunks(const DeltaRuleArgs& args, StreamRef stream) {
   const ChunkParams<T, State> p(args);
   const std::int64_t requests = args.state_read.extent(0), tokens = args.q.extent(0);
-  const dim3 grid = p.grid(kColumns, std::min(requests, tokens / kChunk));
-  CUDA_CHECK(launch(delta_chunks_kernel<T, State>, grid, dim3(kChunkThreads),
-                    sizeof(ChunkMemory<T>), native(stream), p));
+  const dim3 grid = p.grid(ChunkRoles<kAhead>::kColumns, std::min(requests, tokens / kChunk));
+  CUDA_CHECK(launch(delta_chunks_kernel<T, State, kAhead>, grid, dim3(kChunkThreads),
+                    sizeof(ChunkMemory<T, kAhead>), native(stream), p));
 }
 
 template <class T>
 bool launch_if_fits(const DeltaRuleArgs& args, StreamRef stream) {
-  if (sizeof(ChunkMemory<T>) > shared_memory_limit()) return false;
-  dispatch_device_float(args.state.dtype(),
-                        [&]<class State>(Type<State>) { launch_chunks<T, State>(args, stream); });
-  return true;
+  static_assert(sizeof(ChunkMemory<T, false>) <= kLeastShared);
+  const auto go = [&](auto ahead) {
+    dispatch_device_float(args.state.dtype(), [&]<class State>(Type<State>) {
+      launch_chunks<T, State, ahead.value>(args, stream);
+    });
+    return true;
+  };
+  if (goes_ahead<ChunkMemory<T, true>>()) return go(std::true_type());
+  return sizeof(ChunkMemory<T, false>) <= shared_memory_limit() && go(std::false_type());
 }
 
 }  // namespace

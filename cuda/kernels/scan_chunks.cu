@@ -5,197 +5,45 @@
 // (Dao and Gu, Transformers are SSMs, arXiv 2405.21060). Products are of what was published in bf16
 // or f16, which tensor cores multiply exactly; what is multiplied once more is split in two. A
 // block has 64 rows of one head's state of one request. Four warps keep sixteen of them each in
-// registers, as float32; four others make the next chunk's P meanwhile, and the inputs of the one
-// after that are on their way. Bound by the chain of chunks. The bits of a chunk depend on nothing
-// but its tokens and the state before it.
+// registers, as float32; ahead, four others make the next chunk's P meanwhile, and the inputs of
+// the one after that are on their way. Bound by the chain of chunks. The bits of a chunk depend on
+// nothing but its tokens and the state before it.
 
 #include <algorithm>
 
-#include "cuda/device/async_copy.cuh"
-#include "cuda/kernels/scan_heads.h"
-#include "cuda/kernels/state_chunks.cuh"
-#include "cuda/runtime/capability.h"
+#include "cuda/kernels/scan_preparation.cuh"
 #include "cuda/runtime/check.h"
 
 namespace quire::cuda {
 namespace {
 
-constexpr int kStateDim = kLongestStateLine;
-constexpr int kRowWarps = 4, kPrepareWarps = kBlocks;
-constexpr int kScanThreads = (kRowWarps + kPrepareWarps) * 32;
-constexpr int kRows = kRowWarps * kWarpLines;  // of the state
-constexpr int kStateStride = kStateDim + 8, kRowStride = kRows + 8;
-
-template <class T, class State>
-struct ScanChunkParams : ScanHeads<State> {
-  View<const T, 3> x, b, c;
-
-  explicit ScanChunkParams(const ScanArgs& args)
-      : ScanHeads<State>(args),
-        x(device_view<const T, 3>(args.x)),
-        b(device_view<const T, 3>(args.b)),
-        c(device_view<const T, 3>(args.c)) {}
-};
-
-template <class T>
-struct alignas(16) ScanInputs {
-  T b[kChunk][kStateStride], c[kChunk][kStateStride], x[kChunk][kRowStride];
-};
-// What the state's warps read. Only blocks on and below the diagonal are written.
-template <class T>
-struct ScanMatrices {
-  SplitMatrix<T> scores;  // P
-  float answer[kChunk];   // of C · Sᵀ: exp(g)
-  float write[kChunk];    // of X into the state: exp(g[last] − g) · d
-  float decay;            // of the state: exp(g[last])
-};
-// Of one warp that prepares.
-struct ScanScratch {
-  float log_decay[kChunk], width[kChunk];
-};
-template <class T>
-struct ScanMemory {
-  ScanInputs<T> inputs[3];
-  ScanMatrices<T> matrices[2];
-  ScanScratch scratch[kPrepareWarps];
-};
-
-template <class T, class State>
-__device__ __forceinline__ void copy_inputs(const ScanChunkParams<T, State>& p, ScanInputs<T>& to,
-                                            int token, int head) {
-  constexpr int kStatePieces = kStateDim / 8, kRowPieces = kRows / 8;
-  constexpr int kStateStep = kScanThreads / kStatePieces, kRowStep = kScanThreads / kRowPieces;
-  const int thread = static_cast<int>(threadIdx.x), group = head / p.heads_per_group;
-  const int state_row = thread / kStatePieces, n = thread % kStatePieces * 8;
-  const int x_row = thread / kRowPieces, column = thread % kRowPieces * 8;
-  const int row = static_cast<int>(blockIdx.x) * kRows + column;
-  const int state_bytes = n < p.state_dim ? 16 : 0, row_bytes = row < p.head_dim ? 16 : 0;
-  const T* b = &p.b(token + state_row, group, state_bytes > 0 ? n : 0);
-  const T* c = &p.c(token + state_row, group, state_bytes > 0 ? n : 0);
-  const T* x = &p.x(token + x_row, head, row_bytes > 0 ? row : 0);
-#pragma unroll
-  for (int i = 0; i < kChunk; i += kStateStep) {
-    async_copy<16>(&to.b[i + state_row][n], b, state_bytes);
-    async_copy<16>(&to.c[i + state_row][n], c, state_bytes);
-    b += kStateStep * p.b.stride[0];
-    c += kStateStep * p.c.stride[0];
-  }
-#pragma unroll
-  for (int i = 0; i < kChunk; i += kRowStep) {
-    async_copy<16>(&to.x[i + x_row][column], x, row_bytes);
-    x += kRowStep * p.x.stride[0];
-  }
-}
-
-// One of the warps that make a chunk's matrices while the state's are busy with the one before: it
-// has sixteen rows of P.
-template <class T>
-struct ScanPreparation {
-  int warp, lane;
-  float dt[2] = {};  // of the next chunk: tokens lane and lane + 32
-
-  __device__ __forceinline__ ScanPreparation()
-      : warp(static_cast<int>(threadIdx.x) / 32 - kRowWarps),
-        lane(static_cast<int>(threadIdx.x) % 32) {}
-
-  template <class State>
-  __device__ __forceinline__ void load_steps(const ScanChunkParams<T, State>& p, int token,
-                                             int head) {
-    dt[0] = p.dt.load(0, token + lane, head);
-    dt[1] = p.dt.load(0, token + lane + 32, head);
-  }
-
-  // Every warp sums up all decays, for itself.
-  template <class State>
-  __device__ __forceinline__ void sum_up(const ScanChunkParams<T, State>& p, ScanScratch& scratch,
-                                         ScanMatrices<T>& to, int head) {
-    const float rate = -expf(p.a_log[head]) * 1.44269504f;
-    float width[2], sum[2];
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      width[i] = p.width(dt[i], head);
-      sum[i] = rate * width[i];
-    }
-    const float last = sum_up_decays(sum, lane);
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const int token = lane + 32 * i;
-      scratch.log_decay[token] = sum[i];
-      scratch.width[token] = width[i];
-      if (warp != 0) continue;
-      to.answer[token] = exp2_approximate(sum[i]);
-      to.write[token] = exp2_approximate(last - sum[i]) * width[i];
-    }
-    if (warp == 0 && lane == 0) to.decay = exp2_approximate(last);
-    __syncwarp();
-  }
-
-  __device__ __forceinline__ void compare(const ScanInputs<T>& inputs, const ScanScratch& scratch,
-                                          ScanMatrices<T>& to, float skip) {
-    FragmentC cb[2 * kBlocks] = {};
-#pragma unroll
-    for (int n = 0; n < kStateDim; n += 16) {
-      const FragmentA c = load_left(inputs.c, warp * 16, n);
-#pragma unroll
-      for (int other = 0; other < kBlocks; ++other) {
-        if (other > warp) break;
-        FragmentB b[2];
-        load_by_columns(b, inputs.b, other * 16, n);
-        mma<T>(cb[2 * other], c, b[0]);
-        mma<T>(cb[2 * other + 1], c, b[1]);
-      }
-    }
-    const int row0 = warp * 16 + lane / 4;
-    const float log_decay[2] = {scratch.log_decay[row0], scratch.log_decay[row0 + 8]};
-#pragma unroll
-    for (int tile = 0; tile < 2 * kBlocks; ++tile) {
-      if (tile / 2 > warp) break;
-      const int column = tile * 8 + lane % 4 * 2;
-      const float2 decayed = *reinterpret_cast<const float2*>(&scratch.log_decay[column]);
-      const float2 width = *reinterpret_cast<const float2*>(&scratch.width[column]);
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int row = row0 + 8 * half;
-        const float first = exp2_approximate(log_decay[half] - decayed.x) * width.x;
-        const float second = exp2_approximate(log_decay[half] - decayed.y) * width.y;
-        const float* const sum = &cb[tile].r[2 * half];
-        to.scores.store(row, column, score(row - column, first * sum[0], skip),
-                        score(row - column - 1, second * sum[1], skip));
-      }
-    }
-  }
-
-  // Of a token that lies `ahead` of the other.
-  static __device__ __forceinline__ float score(int ahead, float product, float skip) {
-    return ahead < 0 ? 0.f : ahead == 0 ? product + skip : product;
-  }
-};
-
 // A warp's rows of the state.
-template <class T>
+template <class T, bool kAhead>
 struct ScanState : StateLines<T, kStateDim> {
+  using Memory = ScanMemory<T, kAhead>;
   using Lines = StateLines<T, kStateDim>;
   using Lines::lane;
 
   template <class State>
-  __device__ __forceinline__ void pass(const ScanChunkParams<T, State>& p,
-                                       const ScanInputs<T>& inputs, const ScanMatrices<T>& chunk,
-                                       int token, int head) {
+  __device__ __forceinline__ void pass(const ScanChunkParams<T, State>& p, Memory& memory,
+                                       int chunk, int token, int head) {
+    const ScanMatrices<T>& matrices = memory.matrices(chunk);
+    const auto& x = memory.x(chunk);
     typename Lines::OfTokens out;
-    Lines::multiply(out, inputs.c);
-    Lines::scale(out, chunk.answer);
+    Lines::multiply(out, memory.c(chunk));
+    Lines::scale(out, matrices.answer);
     Lines::multiply_tokens(
-        out, [&](int j) { return Lines::inputs(inputs.x, j * 16); }, chunk.scores);
+        out, [&](int j) { return Lines::inputs(x, j * 16); }, matrices.scores);
     Lines::store(out, p.out, token, head, static_cast<int>(blockIdx.x) * kRows, p.head_dim);
     Lines::advance(
-        chunk.decay, [&](int j) { return written(inputs, chunk, j * 16); }, inputs.b);
+        matrices.decay, [&](int j) { return written(Lines::inputs(x, j * 16), matrices, j * 16); },
+        memory.b(chunk));
   }
 
  private:
   // What sixteen tokens write.
-  __device__ __forceinline__ SplitA written(const ScanInputs<T>& inputs,
-                                            const ScanMatrices<T>& chunk, int token) const {
-    const FragmentA x = Lines::inputs(inputs.x, token);
+  __device__ __forceinline__ SplitA written(const FragmentA& x, const ScanMatrices<T>& chunk,
+                                            int token) const {
     SplitA a;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -208,67 +56,123 @@ struct ScanState : StateLines<T, kStateDim> {
   }
 };
 
+// A block, and how it goes through the chunks of its request.
+template <class T, class State, bool kAhead>
+struct ScanBlock {
+  static constexpr int kThreads = kScanThreads<kAhead>;
+  const ScanChunkParams<T, State>& p;
+  ScanMemory<T, kAhead>& memory;
+  StateStep step;
+  int num_chunks = tokens_in_chunks(step) / kChunk;
+  int head = static_cast<int>(blockIdx.y), first = static_cast<int>(blockIdx.x) * kRows;
+  ScanPreparation<T, kAhead> preparation;
+  ScanState<T, kAhead> state;
+
+  __device__ __forceinline__ ScanBlock(const ScanChunkParams<T, State>& params,
+                                       ScanMemory<T, kAhead>& shared, const StateStep& own)
+      : p(params), memory(shared), step(own) {}
+
+  static __device__ __forceinline__ bool has_state() {
+    return !kAhead || threadIdx.x < kRowWarps * 32;
+  }
+  __device__ __forceinline__ int token(int chunk) const { return step.first + chunk * kChunk; }
+  __device__ __forceinline__ StatePlace<State> in_block(int block) const {
+    return {&p.state(block, head, first, 0), p.state.stride[2], p.state.stride[3],
+            p.head_dim - first, p.state_dim};
+  }
+
+  __device__ __forceinline__ void copy_inputs(int chunk) const {
+    const int group = head / p.heads_per_group;
+    copy_rows<kThreads>(memory.b(chunk), p.b, token(chunk), group, 0, p.state_dim);
+    copy_rows<kThreads>(memory.c(chunk), p.c, token(chunk), group, 0, p.state_dim);
+  }
+  __device__ __forceinline__ void copy_x(int chunk) const {
+    copy_rows<kThreads>(memory.x(chunk), p.x, token(chunk), head, first, p.head_dim);
+  }
+
+  __device__ __forceinline__ void begin() {
+    copy_inputs(0);
+    async_copy_commit();
+    if (!kAhead) preparation.load_steps(p, step.first, head);
+    if (!has_state()) {
+      preparation.load_steps(p, step.first, head);
+    } else if (step.read >= 0) {
+      state.load(in_block(step.read));
+    }
+  }
+  __device__ __forceinline__ void prepare(int chunk) {
+    preparation.sum_up(p, memory, chunk, head);
+    if (chunk + 1 < num_chunks) preparation.load_steps(p, token(chunk + 1), head);
+    preparation.compare(memory, chunk, p.d_skip[head]);
+  }
+
+  __device__ __forceinline__ void go_ahead() {
+    for (int chunk = -1; chunk < num_chunks; ++chunk) {
+      const int next = chunk + 1;
+      async_copy_wait<0>();
+      __syncthreads();  // the next chunk is there, this one's matrices are, the one before is used
+      if (next + 1 < num_chunks) copy_inputs(next + 1);
+      if (next < num_chunks) copy_x(next);
+      async_copy_commit();
+      if (has_state() && chunk >= 0) state.pass(p, memory, chunk, token(chunk), head);
+      if (!has_state() && next < num_chunks) prepare(next);
+    }
+  }
+
+  __device__ __forceinline__ void go_in_turn() {
+    for (int chunk = 0; chunk < num_chunks; ++chunk) {
+      async_copy_wait<0>();
+      __syncthreads();  // B and C are there, the chunk before is used
+      if (chunk + 1 < num_chunks) copy_inputs(chunk + 1);
+      copy_x(chunk);
+      async_copy_commit();
+      prepare(chunk);
+      async_copy_wait<0>();
+      __syncthreads();  // X and the matrices are there
+      state.pass(p, memory, chunk, token(chunk), head);
+    }
+  }
+};
+
 // Grid (rows, heads, requests with a chunk).
-template <class T, class State>
-__global__ void __launch_bounds__(kScanThreads)
+template <class T, class State, bool kAhead>
+__global__ void __launch_bounds__(kScanThreads<kAhead>)
     scan_chunks_kernel(const __grid_constant__ ScanChunkParams<T, State> p) {
   release_next_kernel();
   await_previous_kernel();
-  DYN_SHARED(memory, ScanMemory<T>);
-  const int head = static_cast<int>(blockIdx.y);
+  DYN_SHARED(memory, ScanMemory<T, kAhead>);
   const int request = find_request(p.steps, p.num_requests, static_cast<int>(blockIdx.z));
   if (request < 0) return;
-  const StateStep step = p.steps(request);
-  const int num_chunks = tokens_in_chunks(step) / kChunk;
-  const bool has_state = threadIdx.x < kRowWarps * 32;
+  ScanBlock<T, State, kAhead> block(p, *memory, p.steps(request));
+  block.begin();
+  if constexpr (kAhead) {
+    block.go_ahead();
+  } else {
+    block.go_in_turn();
+  }
+  if (block.has_state()) block.state.save(block.in_block(block.step.write));
+}
 
-  const auto first_of = [&](int chunk) { return step.first + chunk * kChunk; };
-  const auto in_block = [&](int block) -> StatePlace<State> {
-    const int first = static_cast<int>(blockIdx.x) * kRows;
-    return {&p.state(block, head, first, 0), p.state.stride[2], p.state.stride[3],
-            p.head_dim - first, p.state_dim};
-  };
-  ScanPreparation<T> preparation;
-  ScanState<T> state;
-  copy_inputs(p, memory->inputs[0], step.first, head);
-  async_copy_commit();
-  if (!has_state) {
-    preparation.load_steps(p, step.first, head);
-  } else if (step.read >= 0) {
-    state.load(in_block(step.read));
-  }
-  for (int chunk = -1; chunk < num_chunks; ++chunk) {
-    const int next = chunk + 1;
-    async_copy_wait<0>();
-    __syncthreads();  // the next chunk is there, this one's matrices are, the one before is used
-    if (chunk + 2 < num_chunks) {
-      copy_inputs(p, memory->inputs[(chunk + 2) % 3], first_of(chunk + 2), head);
-      async_copy_commit();
-    }
-    if (has_state && chunk >= 0)
-      state.pass(p, memory->inputs[chunk % 3], memory->matrices[chunk % 2], first_of(chunk), head);
-    if (!has_state && next < num_chunks) {
-      ScanMatrices<T>& then = memory->matrices[next % 2];
-      ScanScratch& scratch = memory->scratch[preparation.warp];
-      preparation.sum_up(p, scratch, then, head);
-      if (next + 1 < num_chunks) preparation.load_steps(p, first_of(next + 1), head);
-      preparation.compare(memory->inputs[next % 3], scratch, then, p.d_skip[head]);
-    }
-  }
-  if (has_state) state.save(in_block(step.write));
+template <class T, class State, bool kAhead>
+void launch_chunks(const ScanArgs& args, StreamRef stream) {
+  const ScanChunkParams<T, State> p(args);
+  const std::int64_t requests = args.state_read.extent(0), tokens = args.x.extent(0);
+  const dim3 grid = p.grid(kRows, std::min(requests, tokens / kChunk));
+  CUDA_CHECK(launch(scan_chunks_kernel<T, State, kAhead>, grid, dim3(kScanThreads<kAhead>),
+                    sizeof(ScanMemory<T, kAhead>), native(stream), p));
 }
 
 template <class T>
 bool launch_if_fits(const ScanArgs& args, StreamRef stream) {
-  if (sizeof(ScanMemory<T>) > shared_memory_limit()) return false;
-  dispatch_device_float(args.state.dtype(), [&]<class State>(Type<State>) {
-    const ScanChunkParams<T, State> p(args);
-    const std::int64_t requests = args.state_read.extent(0), tokens = args.x.extent(0);
-    CUDA_CHECK(launch(scan_chunks_kernel<T, State>,
-                      p.grid(kRows, std::min(requests, tokens / kChunk)), dim3(kScanThreads),
-                      sizeof(ScanMemory<T>), native(stream), p));
-  });
-  return true;
+  static_assert(sizeof(ScanMemory<T, false>) <= kLeastShared);
+  const auto go = [&](auto ahead) {
+    dispatch_device_float(args.state.dtype(), [&]<class State>(Type<State>) {
+      launch_chunks<T, State, ahead.value>(args, stream);
+    });
+    return true;
+  };
+  if (goes_ahead<ScanMemory<T, true>>()) return go(std::true_type());
+  return sizeof(ScanMemory<T, false>) <= shared_memory_limit() && go(std::false_type());
 }
 
 }  // namespace

@@ -1,9 +1,12 @@
 #pragma once
 // What chunks of the delta rule and of Mamba2's scan share: whose chunks a block takes, decays
 // summed up over a chunk, and lines of a state in the registers of a warp, which tensor cores
-// multiply with what the tokens brought.
+// multiply with what the tokens brought. Where a block may have the shared memory for it, it goes
+// ahead: some warps make the next chunk's matrices while others take the state through the one
+// before. Where it may not (99 KiB on Ada), the same warps do both in turn. The bits are the same.
 
 #include "cuda/device/any_view.cuh"
+#include "cuda/device/async_copy.cuh"
 #include "cuda/device/exp2.cuh"
 #include "cuda/device/split_mma.cuh"
 #include "cuda/kernels/state_chunks.h"
@@ -14,7 +17,14 @@ namespace {
 constexpr int kChunk = kStateChunk;
 constexpr int kBlocks = kChunk / 16;  // of rows of a chunk's matrices
 constexpr int kTokenStride = kChunk + 8;
-constexpr int kWarpLines = 16;  // of the state
+constexpr int kWarpLines = 16;                               // of the state
+constexpr std::size_t kLeastShared = std::size_t{99} << 10;  // of a block, on whatever has bf16
+
+// Whether blocks that need a Memory to go ahead may have it.
+template <class Memory>
+bool goes_ahead() {
+  return variants.chunks_ahead && sizeof(Memory) <= shared_memory_limit();
+}
 
 // The request that is the index-th to have a whole chunk, or −1.
 __device__ __forceinline__ int find_request(const StateSteps& steps, int num_requests, int index) {
@@ -29,6 +39,23 @@ __device__ __forceinline__ int find_request(const StateSteps& steps, int num_req
     index -= __popc(having);
   }
   return -1;
+}
+
+// Starts copies of a chunk's rows of a tensor [tokens, heads, length], from element `first` on;
+// what is beyond the length becomes zero.
+template <int kThreads, class T, int kStride>
+__device__ __forceinline__ void copy_rows(T (&to)[kChunk][kStride], const View<const T, 3>& from,
+                                          int token, int head, int first, int length) {
+  constexpr int kPieces = (kStride - 8) / 8, kRows = kThreads / kPieces;
+  const int row = static_cast<int>(threadIdx.x) / kPieces;
+  const int column = static_cast<int>(threadIdx.x) % kPieces * 8;
+  const int bytes = first + column < length ? 16 : 0;
+  const T* source = &from(token + row, head, bytes > 0 ? first + column : 0);
+#pragma unroll
+  for (int i = 0; i < kChunk; i += kRows) {
+    async_copy<16>(&to[i + row][column], source, bytes);
+    source += kRows * from.stride[0];
+  }
 }
 
 // Logarithms (to the base 2) of the decays of tokens lane and lane + 32, summed up from the chunk's

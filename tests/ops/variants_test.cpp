@@ -5,6 +5,7 @@
 
 #include "cuda/runtime/variants.h"
 #include "tests/ops/attention_case.h"
+#include "tests/ops/state_case.h"
 
 namespace quire::test {
 namespace {
@@ -33,6 +34,22 @@ TEST_CASE("attention is the same in every way that measurements know", "[ops][at
     cuda::variants = way;
     check_close(data.run(run), want);
   }
+}
+
+TEMPLATE_TEST_CASE("chunks that are prepared ahead and in turn have the same bits", "[ops][state]",
+                   DeltaCase, ScanCase) {
+  const Restored restored;
+  const StateSteps steps{"chunks", {260, 3, 64, 130}, {3, -1, 2, -1}, {4, 5, 2, 6}};
+  const auto c = GENERATE(from_range(TestType::cases()));
+  INFO(TestType::kName << ", " << c.name);
+  OpRun run(op_backends().front());
+  if (c.chunk(run.ops().traits()) == 1) return;
+  const TestType data(c, steps, 1);
+  const StateRun ahead = data.run(run, steps, 0);
+  cuda::variants.chunks_ahead = false;
+  const StateRun in_turn = data.run(run, steps, 0);
+  CHECK(in_turn.out.bytes == ahead.out.bytes);
+  CHECK(in_turn.state.bytes == ahead.state.bytes);
 }
 
 }  // namespace quire::test
