@@ -128,7 +128,7 @@ class SocketClientEnd final : public ClientEnd {
   // `frames`: what the peer has said already.
   Error exchange(WireConnection& connection, std::vector<std::string> frames, bool& was_open) {
     const auto begun = Clock::now();
-    const auto interval = std::max<milliseconds>(options_.silence / 4, milliseconds(1));
+    const milliseconds interval = options_.ping_interval();
     auto next_ping = begun, listened = begun, listens_since = begun;
     PieceJoiner pieces;
     bool has_words = !frames.empty();
