@@ -108,9 +108,9 @@ void write(JsonWriter& json, const Timeline& timeline) {
 
 }  // namespace
 
-Clock::duration Timeline::age() const {
+Clock::duration Timeline::age(Clock::time_point now) const {
   if (num_decisions == 0) return Clock::duration::zero();
-  return (ended ? decisions[num_decisions - 1].time : Clock::now()) - begin;
+  return (ended ? decisions[num_decisions - 1].time : now) - begin;
 }
 
 // Never used before, else of the one that ended first, else of the oldest that runs.
@@ -188,7 +188,9 @@ std::vector<Timeline> Timelines::slowest(std::size_t count) const {
       if (one.num_decisions > 0) all.push_back(one);
     }
   }
-  std::ranges::sort(all, std::ranges::greater(), &Timeline::age);
+  // At one time for all: a sort whose elements grow meanwhile runs out of its range.
+  const auto age = [now = Clock::now()](const Timeline& one) { return one.age(now); };
+  std::ranges::sort(all, std::ranges::greater(), age);
   if (all.size() > count) all.resize(count);
   return all;
 }

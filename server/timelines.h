@@ -31,7 +31,9 @@ struct Timeline {
   bool ended = false;
 
   std::span<const Decision> all() const { return std::span(decisions).first(num_decisions); }
-  std::chrono::steady_clock::duration age() const;  // until its latest decision
+  // Until its end; of one that runs, until now.
+  std::chrono::steady_clock::duration age(
+      std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now()) const;
 };
 
 class Timelines {

@@ -67,7 +67,8 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
     Command command = std::move(request);
     if (!end_->send(command)) {
       const std::lock_guard lock(mutex_);
-      live_.erase(id);
+      // Lost with the engine a moment ago: then it has ended, or another engine has it already.
+      if (live_.erase(id) == 0) return {};
       request = std::move(std::get<AddRequest>(command));
       // An engine elsewhere has left just now, and the event that says so is on its way.
       if (callbacks_.retry) return Error{ErrorCode::unavailable, name() + " takes nothing new", {}};

@@ -161,7 +161,7 @@ void Lobby::keep_waiting() {
     if (!std::exchange(one->was_told, true)) connection->queue(kStandBy);
     if (now >= one->next_ping) {
       connection->queue(kPing);
-      one->next_ping = now + std::max<milliseconds>(options_.silence / 4, milliseconds(1));
+      one->next_ping = now + options_.ping_interval();
     }
     auto done = connection->write();
     if (done) done = connection->read(frames);
@@ -183,7 +183,7 @@ void Lobby::wait() {
   auto limit = kGlance;
   {
     const std::lock_guard lock(mutex_);
-    if (!waiting_.empty()) limit = std::min(limit, std::max(options_.silence / 4, milliseconds(1)));
+    if (!waiting_.empty()) limit = std::min(limit, options_.ping_interval());
     if (wanted_ == 0) std::ranges::for_each(waiting_, add);
   }
   if (!strangers_.empty()) {

@@ -2,6 +2,7 @@
 // The two ends of a line between processes, over TCP or a Unix socket. Each has one thread of its
 // own, which encodes, sends, receives and decodes; neither end ever waits for the other.
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -20,6 +21,12 @@ struct SocketOptions {
   ChannelLimits limits = {.max_commands = 4096, .max_events = 64};
   // A peer that says nothing for so long is given up.
   std::chrono::milliseconds silence{std::chrono::seconds(10)};
+  // How often a front end asks for a sign of life. An engine, which has a patience of its own, gives
+  // up who does not: however long this side waits, it asks.
+  std::chrono::milliseconds ping_interval() const {
+    using std::chrono::milliseconds;
+    return std::clamp<milliseconds>(silence / 4, milliseconds(1), milliseconds(5000));
+  }
   // Of TCP; null: plain. What crosses a Unix socket stays on this machine and is never encrypted.
   std::shared_ptr<const TlsContext> tls = {};
 };

@@ -128,15 +128,18 @@ class SocketClientEnd final : public ClientEnd {
   // `frames`: what the peer has said already.
   Error exchange(WireConnection& connection, std::vector<std::string> frames, bool& was_open) {
     const auto begun = Clock::now();
-    const auto interval = std::max<milliseconds>(options_.silence / 4, milliseconds(1));
-    auto next_ping = begun;
+    const milliseconds interval = options_.ping_interval();
+    auto next_ping = begun, listened = begun, listens_since = begun;
     PieceJoiner pieces;
     bool has_words = !frames.empty();
     while (!is_closed()) {
       const auto now = Clock::now();
       if (!connection.is_open() && now - begun > kOpening)
         return {ErrorCode::timeout, "the peer does not answer as an engine would", {}};
-      if (connection.is_open() && now - connection.last_heard() > options_.silence)
+      // While this side was busy or stood still, nobody was silent.
+      if (now - std::exchange(listened, now) > 2 * interval) listens_since = now;
+      if (connection.is_open() &&
+          now - std::max(connection.last_heard(), listens_since) > options_.silence)
         return {ErrorCode::timeout,
                 "the engine has not answered for " + std::to_string(options_.silence.count()) +
                     " ms (SocketOptions::silence)",

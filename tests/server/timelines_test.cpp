@@ -81,6 +81,15 @@ TEST_CASE("those that run are kept while others have ended", "[server][timelines
   CHECK(timelines.slowest(10).size() == 4);
 }
 
+TEST_CASE("requests that were queued at once and all run are listed", "[server][timelines]") {
+  Timelines timelines;
+  for (std::uint64_t id = 1; id <= 200; ++id) {
+    const Decision queued = decision(id, DecisionKind::queued, 0);
+    timelines.record({&queued, 1});
+  }
+  CHECK(timelines.slowest(200).size() == 200);
+}
+
 TEST_CASE("the ring is bounded in requests and in decisions", "[server][timelines]") {
   Timelines timelines(4);
   for (std::uint64_t id = 1; id <= 10; ++id) {

@@ -1,7 +1,10 @@
 // Engines that take nothing new, and their lives; the test plays the engines.
 
+#include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <functional>
+#include <thread>
 
 #include "engine/wire/in_process_channel.h"
 #include "tests/engine/client/fake_group.h"
@@ -9,13 +12,16 @@
 namespace quire::test {
 namespace {
 
-// A line whose engine takes nothing new, before an event says why.
+// A line whose engine takes nothing new, before an event says why; or while it is being told.
 class LeavingEnd final : public ClientEnd {
  public:
-  LeavingEnd(std::unique_ptr<ClientEnd> end, const std::atomic<bool>& leaves)
-      : end_(std::move(end)), leaves_(leaves) {}
+  LeavingEnd(std::unique_ptr<ClientEnd> end, const std::atomic<bool>& leaves,
+             const std::function<void()>& while_sent)
+      : end_(std::move(end)), leaves_(leaves), while_sent_(while_sent) {}
   bool send(Command& command) override {
-    return !(leaves_ && std::holds_alternative<AddRequest>(command)) && end_->send(command);
+    if (!leaves_ || !std::holds_alternative<AddRequest>(command)) return end_->send(command);
+    if (while_sent_) while_sent_();
+    return false;
   }
   void on_events(std::function<void()> notify) override { end_->on_events(std::move(notify)); }
   bool take(std::vector<EngineEvent>& events) override { return end_->take(events); }
@@ -24,6 +30,7 @@ class LeavingEnd final : public ClientEnd {
  private:
   std::unique_ptr<ClientEnd> end_;
   const std::atomic<bool>& leaves_;
+  const std::function<void()>& while_sent_;
 };
 
 // As a socket's line tells it.
@@ -35,7 +42,7 @@ struct PlayedGroup {
     std::vector<std::unique_ptr<ClientEnd>> clients;
     for (auto& leaves : leave) {
       ChannelEnds ends = make_in_process_channel();
-      clients.push_back(std::make_unique<LeavingEnd>(std::move(ends.client), leaves));
+      clients.push_back(std::make_unique<LeavingEnd>(std::move(ends.client), leaves, while_sent));
       engines.push_back(std::move(ends.engine));
     }
     group = std::make_unique<EngineGroup>(pool, std::move(clients), EngineConfig(), options);
@@ -61,6 +68,7 @@ struct PlayedGroup {
   }
 
   std::atomic<bool> leave[2] = {false, false};
+  std::function<void()> while_sent;  // what an engine that takes nothing new does meanwhile
   std::vector<std::unique_ptr<EngineEnd>> engines;
   std::unique_ptr<EngineGroup> group;
 };
@@ -171,6 +179,37 @@ TEST_CASE("a request meets an engine that has left before the event says so",
     co_await eventually([&] { return late->engine() == EngineId{1}; });
     played.finish(1, late->id());
     const RequestOutput all = co_await read_to_end(*late);
+    CHECK(all.finish_reason == FinishReason::length);
+  });
+}
+
+TEST_CASE("a request whose engine is lost while it is sent is run once", "[engine][client][retry]") {
+  run(2, [](asio::any_io_executor pool) -> awaitable<void> {
+    PlayedGroup played(pool);
+    co_await played.start();
+    auto first = played.group->submit(request_of({1}, 1));
+    REQUIRE(first.has_value());
+    const std::size_t stays = first->engine().value, leaves = 1 - stays;
+    played.leave[leaves] = true;
+    played.while_sent = [&] {
+      played.engines[leaves]->publish(EngineDead{{}, "the connection was closed"});
+      while (played.group->is_up(EngineId{static_cast<std::uint32_t>(leaves)}))
+        std::this_thread::yield();
+    };
+    auto second = played.group->submit(request_of({2}, 1));
+    REQUIRE(second.has_value());
+    co_await eventually([&] { return second->engine() == first->engine(); });
+    std::vector<Command> commands;
+    const auto num_added = [&] {
+      played.engines[stays]->take(commands);
+      return std::ranges::count_if(commands, [](const Command& command) {
+        return std::holds_alternative<AddRequest>(command);
+      });
+    };
+    co_await eventually([&] { return num_added() > 1; });
+    CHECK(num_added() == 2);
+    played.finish(stays, second->id());
+    const RequestOutput all = co_await read_to_end(*second);
     CHECK(all.finish_reason == FinishReason::length);
   });
 }

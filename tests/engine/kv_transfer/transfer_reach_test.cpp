@@ -69,8 +69,8 @@ std::int64_t advised_in(const std::string& note) {
 }
 
 Buffer memory_of(std::int64_t bytes) {
-  return make_cpu_device()->allocate_zeroed(static_cast<std::size_t>(bytes),
-                                            MemoryPurpose::kv_transfer);
+  static const auto device = make_cpu_device();  // buffers count in it until they go
+  return device->allocate_zeroed(static_cast<std::size_t>(bytes), MemoryPurpose::kv_transfer);
 }
 
 }  // namespace

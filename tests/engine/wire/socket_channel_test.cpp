@@ -40,8 +40,7 @@ struct Line {
     ::unlink(address.path.c_str());
   }
   void listen(const std::string& secret) {
-    engine = make_socket_engine_end(
-        {.socket = {.secret = secret, .silence = milliseconds(300)}, .listen = address});
+    engine = make_socket_engine_end({.socket = {.secret = secret}, .listen = address});
     engine->publish(Hello{EngineId{0}, "test"});
   }
 
@@ -183,6 +182,12 @@ TEST_CASE("an engine that says nothing is given up", "[engine][wire][socket]") {
   CHECK_THAT(std::get<EngineDead>(events[0]).error, Catch::Contains("has not answered"));
   client.reset();
   ::unlink(address.path.c_str());
+}
+
+TEST_CASE("a front end asks often enough for any engine", "[engine][wire][socket]") {
+  const SocketOptions of_engine, patient{.silence = std::chrono::hours(1)};
+  CHECK(patient.ping_interval() * 2 <= of_engine.silence);
+  CHECK(SocketOptions{.silence = milliseconds(100)}.ping_interval() == milliseconds(25));
 }
 
 TEST_CASE("a front end that reads nothing does not stop the engine", "[engine][wire][socket]") {
