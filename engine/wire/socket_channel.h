@@ -21,8 +21,8 @@ struct SocketOptions {
   ChannelLimits limits = {.max_commands = 4096, .max_events = 64};
   // A peer that says nothing for so long is given up.
   std::chrono::milliseconds silence{std::chrono::seconds(10)};
-  // How often a front end asks for a sign of life. An engine, which has a patience of its own, gives
-  // up who does not: however long this side waits, it asks.
+  // How often a front end asks for a sign of life. An engine, which has a patience of its own,
+  // gives up who does not: however long this side waits, it asks.
   std::chrono::milliseconds ping_interval() const {
     using std::chrono::milliseconds;
     return std::clamp<milliseconds>(silence / 4, milliseconds(1), milliseconds(5000));

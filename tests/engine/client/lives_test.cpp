@@ -183,7 +183,8 @@ TEST_CASE("a request meets an engine that has left before the event says so",
   });
 }
 
-TEST_CASE("a request whose engine is lost while it is sent is run once", "[engine][client][retry]") {
+TEST_CASE("a request whose engine is lost while it is sent is run once",
+          "[engine][client][retry]") {
   run(2, [](asio::any_io_executor pool) -> awaitable<void> {
     PlayedGroup played(pool);
     co_await played.start();

@@ -29,7 +29,8 @@ void compute(Ends& ends, Ends::Pushing& pushing, std::mt19937_64& random) {
   }
 }
 
-// Looks at memory that the reader's thread is writing to, and nothing says when it has: not for TSan.
+// Looks at memory that the reader's thread is writing to, and nothing says when it has: not for
+// TSan.
 [[gnu::no_sanitize_thread]] bool has_arrived(std::span<const std::byte> memory,
                                              std::span<const std::byte> expected) {
   const volatile std::byte* const at = memory.data();
