@@ -63,7 +63,8 @@ double bytes_of(const ScanArgs& a) {
   return static_cast<double>(a.x.bytes() + a.b.bytes() + a.c.bytes() + a.out.bytes());
 }
 
-// A prompt of one request by chunks, as models ask for it, beside token by token; and the decode of
+// A prompt of one request by chunks, as models ask for it, beside these in turn, as where a block has
+// little memory, and token by token; and the decode of
 // many, which reads and writes their states.
 template <class Args>
 void layer(Bench& bench, const std::string& layer_name, Args (*args_of)(Bench&, const States&),
@@ -79,7 +80,9 @@ void layer(Bench& bench, const std::string& layer_name, Args (*args_of)(Bench&, 
       return [&] { (bench.ops().*run)(args, bench.stream()); };
     };
     if (compares)
-      bench.compare(prompt, {{"by chunks", body(chunks)}, {"by tokens", body(tokens)}});
+      bench.compare(prompt, {{"by chunks", body(chunks)},
+                             {"by chunks in turn", body(chunks), {.chunks_ahead = false}},
+                             {"by tokens", body(tokens)}});
     else
       bench.memory_bound(prompt, 0, bytes_of(chunks), body(chunks));
   }
