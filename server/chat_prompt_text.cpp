@@ -88,7 +88,7 @@ Result<std::string> chat_prompt_text(const ChatCompletionRequest& request,
     };
     RenderResult rendered = render_one(request);
     const auto is_whole = [&](const ChatCompletionRequest& one, const RenderResult& result) {
-      return result && shows_instructions(result.text, one);
+      return result && shows_instructions(one, render_one);
     };
     std::optional<ChatCompletionRequest> joined;
     if (may_join_instructions(request, source) && !is_whole(request, rendered)) {

@@ -12,7 +12,6 @@
 
 #include "base/error.h"
 #include "text/template/chat_template.h"
-#include "text/template/shown.h"
 
 namespace quire {
 
@@ -207,27 +206,20 @@ void drop_billing(ChatMessage& message) {
 
 bool may_join_instructions(const ChatCompletionRequest& request, std::string_view source) {
   const Messages& messages = request.messages;
-  const bool may_join =
-      request.may_join_system ||
-      (std::ranges::any_of(messages, is_developer) && !names(source, "developer"));
-  return may_join && !messages.empty() &&
-         std::any_of(messages.begin() + 1, messages.end(), is_instruction);
+  if (messages.empty()) return false;
+  const auto has_later = [&](const auto& is_one) {
+    return std::any_of(messages.begin() + 1, messages.end(), is_one);
+  };
+  const bool may_join = request.may_join_system || request.joins_system ||
+                        has_later(is_developer) ||
+                        (is_developer(messages[0]) && !names(source, "developer"));
+  return may_join && has_later(is_instruction);
 }
 
 ChatCompletionRequest with_joined_instructions(ChatCompletionRequest request) {
   std::ranges::for_each(request.messages, drop_billing);
   join_instructions(request.messages, request.messages.end());
   return request;
-}
-
-bool shows_instructions(std::string_view prompt, const ChatCompletionRequest& request) {
-  std::vector<std::string_view> texts;
-  for (const ChatMessage& message : request.messages) {
-    if (is_instruction(message))
-      for_each_part(message,
-                    [&](std::string_view part) { texts.push_back(without_billing(part)); });
-  }
-  return are_shown(prompt, texts);
 }
 
 Value template_messages(const openapi::ChatCompletionRequest& request, std::string_view source,
@@ -265,6 +257,11 @@ std::string new_mark() {
   return fmt::format("7{:010}{:010}", random(), random());
 }
 
+void set_mark(ChatMessage& message, std::string_view mark, std::size_t index) {
+  message.content = fmt::format("{}{:0{}}", mark, index, kIndexDigits);
+  message.part_breaks.clear();
+}
+
 // Which messages' marks, each with the message's place behind it, stand in the text.
 std::vector<bool> find_marks(std::string_view text, std::string_view mark, std::size_t messages) {
   std::vector<bool> found(messages);
@@ -278,6 +275,24 @@ std::vector<bool> find_marks(std::string_view text, std::string_view mark, std::
 }
 
 }  // namespace
+
+bool shows_instructions(const ChatCompletionRequest& request, const RenderRequest& render) {
+  const std::string mark = new_mark();
+  ChatCompletionRequest marked = request;
+  std::vector<bool> wanted(request.messages.size());
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    ChatMessage& message = marked.messages[i];
+    if (!is_instruction(message)) continue;
+    drop_billing(message);
+    if (!message.content || message.content->empty()) continue;
+    wanted[i] = true;
+    set_mark(message, mark, i);
+  }
+  const RenderResult result = render(marked);
+  if (!result) return false;
+  const std::vector<bool> shown = find_marks(result.text, mark, wanted.size());
+  return std::ranges::equal(wanted, shown, [](bool want, bool has) { return has || !want; });
+}
 
 Result<void> check_roles(const ChatCompletionRequest& request, std::string_view source,
                          const RenderRequest& render) {
@@ -298,8 +313,7 @@ Result<void> check_roles(const ChatCompletionRequest& request, std::string_view 
   for (std::size_t i = 0; i < marked.messages.size(); ++i) {
     ChatMessage& message = marked.messages[i];
     if (!is_own(message)) continue;
-    message.content = fmt::format("{}{:0{}}", mark, i, kIndexDigits);
-    message.part_breaks.clear();
+    set_mark(message, mark, i);
   }
   const RenderResult result = render(marked);
   if (!result) return {};  // it reads these messages, to which other words do not fit

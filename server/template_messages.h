@@ -25,10 +25,11 @@ jinja::Value template_messages(const openapi::ChatCompletionRequest& request,
 bool may_join_instructions(const openapi::ChatCompletionRequest& request, std::string_view source);
 openapi::ChatCompletionRequest with_joined_instructions(openapi::ChatCompletionRequest request);
 
-// Whether the prompt has all that instructs.
-bool shows_instructions(std::string_view prompt, const openapi::ChatCompletionRequest& request);
-
 using RenderRequest = std::function<RenderResult(const openapi::ChatCompletionRequest&)>;
+
+// Whether a prompt has all that instructs. What it says does not matter: it is rendered with other
+// words there.
+bool shows_instructions(const openapi::ChatCompletionRequest& request, const RenderRequest& render);
 
 // A role of the client's own ("document", "ipython") is the template's affair; where the template
 // does not name it, the request is rendered once more with other words in such messages, and the

@@ -59,11 +59,12 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
                      status_.error.empty() ? name() + " is starting" : status_.error,
                      {}};
       if (live_.empty()) last_step_ = Clock::now();  // it had nothing to say before
+      // Before anybody else can know of it: who loses the engine next gives it another one.
+      buffer->client = &client_;
       Live& live = live_[id];
       live.buffer = buffer;
       if (callbacks_.retry) live.request = request;
     }
-    buffer->client = &client_;
     Command command = std::move(request);
     if (!end_->send(command)) {
       const std::lock_guard lock(mutex_);

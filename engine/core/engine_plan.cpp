@@ -86,6 +86,16 @@ MemoryUses all_uses(Planning& planning, const KvPlan& kv) {
   return uses;
 }
 
+// Whether steps with prompts may gain by graphs where nobody names their sizes. A device that reads
+// 8 TB/s takes a millisecond for such weights, in which a host queues the next step; experts read
+// more of them for tokens that fill up a step; and ranks would have to time them together.
+bool may_gain(Planning& planning) {
+  constexpr std::size_t kMostWeights = std::size_t{8} << 30;
+  return planning.config.parallel.tensor_parallel_size == 1 &&
+         planning.model_config.moe.num_experts == 0 &&
+         planning.loaded.ledger().uses()[MemoryPurpose::weights].device <= kMostWeights;
+}
+
 Result<void> choose_graphs(Planning& planning, const SizedModel& sized) {
   if (planning.device.is_host_memory) return {};
   const SchedulerConfig& scheduler = planning.config.scheduler;
@@ -97,6 +107,7 @@ Result<void> choose_graphs(Planning& planning, const SizedModel& sized) {
   if (graphs.has_error()) return graphs.error();
   planning.plan.graphs = std::move(*graphs);
   CaptureSizes& chosen = planning.plan.graphs;
+  if (chosen.keeps_faster && !may_gain(planning)) chosen.mixed_sizes.clear();
   if (planning.pooling.pools()) {
     chosen.sizes.clear();
     if (chosen.count() == 0 && chosen.why_none.empty())

@@ -1,6 +1,8 @@
 // How an engine comes to be: plan, load, allocate, warm up, and hold what was allocated against the
 // plan.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <climits>
@@ -136,8 +138,9 @@ EngineCore::EngineCore(const EngineConfig& asked, EngineId id, EngineBackend bac
   runner_->warm_up();
   backend_.ops->end_choosing();
   if (!plan_.graphs.mixed_sizes.empty())
-    log::info("engine.mixed_graphs", {{"most_tokens", runner_->graphs().most_mixed_tokens()},
-                                      {"tried", plan_.graphs.mixed_sizes.back()}});
+    log::info("engine.mixed_graphs", {{"tokens", fmt::to_string(fmt::join(
+                                                     runner_->graphs().mixed_sizes(), ","))},
+                                      {"tried", plan_.graphs.mixed_sizes.size()}});
   if (config.scheduler.target_itl_ms > 0) time_steps(config.scheduler.target_itl_ms / 1000.0);
   if (drafting_.is_on() && config.adapts_drafts()) time_drafts(config);
   if (backend_.ranks != nullptr) backend_.ranks->line().post(RankMessage::Kind::warm);
@@ -299,7 +302,8 @@ void EngineCore::make_runtime(const EngineConfig& config, EngineId id, const Poo
   const CaptureSizes& graphs = plan_.graphs;
   if (!graphs.why_none.empty()) log::info("engine.no_graphs", {{"because", graphs.why_none}});
   if (!graphs.sizes.empty())
-    log::info("engine.graphs", {{"count", graphs.count()}, {"largest", graphs.sizes.back()}});
+    log::info("engine.graphs", {{"count", graphs.count() - graphs.mixed_sizes.size()},
+                                {"largest", graphs.sizes.back()}});
   RunnerOptions runner = runner_options(config, kv, graphs, pooling);
   if (backend_.ranks != nullptr) {
     runner.collectives = &backend_.ranks->collectives();

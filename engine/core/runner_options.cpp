@@ -17,9 +17,7 @@ RunnerOptions runner_options(const EngineConfig& config, const KvPlan& plan,
           .graph_sizes = graphs.sizes,
           .draft_graph_sizes = graphs.draft_sizes,
           .mixed_graph_sizes = graphs.mixed_sizes,
-          // Ranks capture what rank 0 does, and nothing else.
-          .keeps_faster_mixed =
-              graphs.keeps_faster && config.parallel.tensor_parallel_size == 1,
+          .keeps_faster_mixed = graphs.keeps_faster,
           .captures_drafting = graphs.drafting,
           .captures_all_drafting = graphs.all_drafting,
           .pooling = pooling.pools() ? std::optional(pooling.type) : std::nullopt,

@@ -98,8 +98,15 @@ GraphShape GraphCache::shape_for(int num_rows, int num_drafts) const {
 
 GraphShape GraphCache::mixed_shape_for(int num_rows, int num_tokens) const {
   const auto found = find({.num_tokens = num_tokens});
-  if (found == graphs_.end() || found->first.num_rows <= num_rows) return {};
+  if (found == graphs_.end() || !found->second || found->first.num_rows <= num_rows) return {};
   return found->first;
+}
+
+std::vector<int> GraphCache::mixed_sizes() const {
+  std::vector<int> sizes;
+  for (const auto& [shape, graph] : graphs_)
+    if (shape.is_mixed() && graph) sizes.push_back(shape.num_tokens);
+  return sizes;
 }
 
 void GraphCache::replay(const GraphShape& shape, StreamRef stream) {

@@ -22,7 +22,7 @@ struct CaptureSizes {
   std::vector<int> sizes = {};
   std::vector<int> draft_sizes = {};  // where each row verifies as many drafts as there can be
   std::vector<int> mixed_sizes = {};  // tokens: of steps whose rows have any number
-  bool keeps_faster = false;  // of the latter those alone that this host and device gain by
+  bool keeps_faster = false;  // of the latter those alone that are faster than what they replace
   bool drafting = false;              // for `sizes`, a draft model's passes behind its first, too
   bool all_drafting = false;          // for `draft_sizes`, all of its passes
   std::string why_none = {};
@@ -67,13 +67,15 @@ std::vector<int> draft_capture_sizes(const std::vector<int>& sizes, int num_draf
 
 class GraphCache {
  public:
-  void add(const GraphShape& shape, std::unique_ptr<Graph> graph);  // shapes ascend
+  // Shapes ascend. No graph: steps that would take one of this shape have none, though a larger one
+  // be there.
+  void add(const GraphShape& shape, std::unique_ptr<Graph> graph);
 
   // The smallest that holds this many rows of so many drafts each; no rows: none does.
   GraphShape shape_for(int num_rows, int num_drafts) const;
   // The same of a mixed step of so many tokens.
   GraphShape mixed_shape_for(int num_rows, int num_tokens) const;
-  int most_mixed_tokens() const { return graphs_.empty() ? 0 : graphs_.back().first.num_tokens; }
+  std::vector<int> mixed_sizes() const;  // of those that are there
   void replay(const GraphShape& shape, StreamRef stream);
   long num_replays() const { return num_replays_; }
 

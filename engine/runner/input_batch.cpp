@@ -110,6 +110,8 @@ const StepInputs& InputBatch::build(const BatchPlan& plan, const GraphShape& gra
   const int num_rows = std::max(graph.num_rows, num_requests);
   const int num_tokens = padded_tokens(plan, graph), num_drafts = padded_drafts(plan, graph);
   assert(num_rows <= limits_.max_rows() && num_tokens <= limits_.max_num_batched_tokens);
+  // States would have arrays for drafts, whether there can be any or not.
+  assert(!graph.is_mixed() || std::ranges::none_of(groups_, [](auto& g) { return !!g.states; }));
   update_tables(plan);
   pack_.begin();
   add_arrays(num_rows, num_tokens, num_drafts);

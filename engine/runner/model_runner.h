@@ -172,7 +172,6 @@ class ModelRunner {
   void compute_graph(const StepInputs& inputs, const GraphShape& graph);
   void capture_graphs();
   bool capture(const GraphShape& shape);
-  bool is_faster(Graph& graph, const StepInputs& inputs);
   int longest_warm_up() const;
   PromptTime warm_up_eager(const std::vector<BlockId>& blocks, int num_prompt);
   void zero_warmed(const std::vector<BlockId>& blocks, int num_tokens);

@@ -9,6 +9,32 @@
 #include "engine/runner/model_runner.h"
 
 namespace quire {
+namespace {
+
+using std::chrono::steady_clock;
+
+// A step that takes a device this long leaves a host the time to queue the next one's launches.
+constexpr std::chrono::milliseconds kHidesHost(5);
+
+// Steps follow each other: the host queues one while the device computes another. What a graph costs
+// the device are blocks for lengths and rows that are not there.
+template <class Step>
+steady_clock::duration step_time(Device& device, const Step& step) {
+  constexpr int kRounds = 3, kSteps = 3;
+  auto best = steady_clock::duration::max();
+  for (int round = 0; round < kRounds; ++round) {
+    // survives deletion: without it a round would have the steps of the one before
+    device.synchronize(device.stream());
+    const auto start = steady_clock::now();
+    for (int i = 0; i < kSteps; ++i) step();
+    // survives deletion: without it only the host's time would be seen
+    device.synchronize(device.stream());
+    best = std::min(best, steady_clock::now() - start);
+  }
+  return best / kSteps;
+}
+
+}  // namespace
 
 // On the first blocks of the pool, which nobody has yet: a place for each token, as in every step.
 void ModelRunner::warm_up() {
@@ -57,35 +83,17 @@ bool ModelRunner::capture(const GraphShape& shape) {
   device_.synchronize(device_.stream());
   auto graph = device_.capture([&] { compute_graph(inputs, shape); });
   if (graph == nullptr) return false;
-  // A larger step takes the device longer, and the host as long: it gains no more.
-  if (shape.is_mixed() && options_.keeps_faster_mixed && !is_faster(*graph, inputs)) return false;
+  if (shape.is_mixed() && options_.keeps_faster_mixed) {
+    const auto queued = step_time(device_, [&] {
+      const Workspace::Scope scope(workspace_);
+      compute_hidden(inputs, context(inputs, inputs.max_seq_len));
+    });
+    if (queued > kHidesHost) return false;  // and of larger steps all the more
+    const auto replayed = step_time(device_, [&] { graph->replay(device_.stream()); });
+    if (replayed >= queued) graph = nullptr;
+  }
   graphs_.add(shape, std::move(graph));
   return true;
-}
-
-// Steps follow each other: the host queues one while the device computes another. What a graph costs
-// the device are blocks for lengths and rows that are not there.
-bool ModelRunner::is_faster(Graph& graph, const StepInputs& inputs) {
-  constexpr int kRounds = 3, kSteps = 3;
-  const StreamRef stream = device_.stream();
-  const auto seconds_of = [&](const auto& step) {
-    auto best = std::chrono::steady_clock::duration::max();
-    for (int round = 0; round < kRounds; ++round) {
-      // survives deletion: without it a round would have the steps of the one before
-      device_.synchronize(stream);
-      const auto start = std::chrono::steady_clock::now();
-      for (int i = 0; i < kSteps; ++i) step();
-      // survives deletion: without it only the host's time would be seen
-      device_.synchronize(stream);
-      best = std::min(best, std::chrono::steady_clock::now() - start);
-    }
-    return best;
-  };
-  const auto queued = seconds_of([&] {
-    const Workspace::Scope scope(workspace_);
-    compute_hidden(inputs, context(inputs, inputs.max_seq_len));
-  });
-  return seconds_of([&] { graph.replay(stream); }) < queued;
 }
 
 // In one step, on the pool's blocks.

@@ -64,8 +64,7 @@ double bytes_of(const ScanArgs& a) {
 }
 
 // A prompt of one request by chunks, as models ask for it, beside these in turn, as where a block has
-// little memory, and token by token; and the decode of
-// many, which reads and writes their states.
+// little memory, and token by token; and the decode of many, which reads and writes their states.
 template <class Args>
 void layer(Bench& bench, const std::string& layer_name, Args (*args_of)(Bench&, const States&),
            void (Ops::*run)(const Args&, StreamRef)) {

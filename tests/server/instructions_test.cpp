@@ -69,6 +69,19 @@ TEST_CASE("instructions that a template would leave out come first") {
   CHECK(of_chat(R"({"role":"user","content":"a"},{"role":"system","content":"inkpot"})", of_first) ==
         "[user:a]");
   CHECK(of_messages(kInline, turns) == "[user:a][user:b]");
+  // Where others say the same, and in the next turn, too.
+  const std::string asked = R"({"role":"user","content":"what is an inkpot?"},)"
+                            R"({"role":"developer","content":"inkpot"})";
+  CHECK(of_chat(asked, of_first) == "<inkpot>[user:what is an inkpot?]");
+  CHECK(of_chat(asked + R"(,{"role":"assistant","content":"an inkpot"})", of_first) ==
+        "<inkpot>[user:what is an inkpot?][assistant:an inkpot]");
+  // A template that knows developers, of which it shows one, as gpt-oss's.
+  const std::string of_developer =
+      "{% if messages[0].role in ['system', 'developer'] %}<{{ messages[0].content }}>{% endif %}"
+      "{% for m in messages %}{% if m.role == 'user' %}[{{ m.content }}]{% endif %}{% endfor %}";
+  CHECK(of_chat(R"({"role":"system","content":"s"},{"role":"developer","content":"d"},)"
+                R"({"role":"user","content":"a"})",
+                of_developer) == "<s\n\nd>[a]");
   CHECK(of_messages(kInline, "{% for m in messages %}[{{ m.content | upper }}]{% endfor %}") ==
         "[A][QUILL][B]");
 }

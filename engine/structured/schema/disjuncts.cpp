@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <unordered_set>
 
 #include "engine/structured/schema/check_value.h"
 
@@ -22,6 +24,23 @@ void unite(std::vector<T>& to, const std::vector<T>& from) {
     const auto known = to.begin() + static_cast<std::ptrdiff_t>(end);
     if (std::find(to.begin(), known, one) == known) to.push_back(one);
   }
+}
+
+// As many comparisons as a list has pairs with another would take too long.
+constexpr std::size_t kFewPairs = 256;
+
+void unite(std::vector<std::string>& to, const std::vector<std::string>& from) {
+  if (to.size() * from.size() <= kFewPairs) return unite<std::string>(to, from);
+  const std::unordered_set<std::string> known(to.begin(), to.end());
+  std::ranges::copy_if(from, std::back_inserter(to),
+                       [&](const std::string& one) { return !known.contains(one); });
+}
+
+bool have_common(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+  if (a.size() * b.size() <= kFewPairs)
+    return std::ranges::find_first_of(a, b) != a.end();
+  const std::unordered_set<std::string> known(a.begin(), a.end());
+  return std::ranges::any_of(b, [&](const std::string& one) { return known.contains(one); });
 }
 
 Disjunct with_types(std::uint8_t types) {
@@ -49,11 +68,7 @@ bool merge(Disjunct& into, const Disjunct& from) {
   into.max_properties = std::min(into.max_properties, from.max_properties);
   into.min_items = std::max(into.min_items, from.min_items);
   into.max_items = std::min(into.max_items, from.max_items);
-  if (into.types == kObject) {
-    for (const std::string& key : into.present) {
-      if (std::find(into.absent.begin(), into.absent.end(), key) != into.absent.end()) return false;
-    }
-  }
+  if (into.types == kObject && have_common(into.present, into.absent)) return false;
   return into.types != 0;
 }
 
@@ -76,7 +91,10 @@ Disjuncts::List Disjuncts::product(const List& a, const List& b) {
   List result;
   for (const Disjunct& x : a) {
     for (const Disjunct& y : b) {
-      meter_.count(16);
+      const std::size_t work = 16 + x.present.size() + y.present.size() + x.absent.size() +
+                               y.absent.size() + x.values.size() * (1 + y.values.size()) +
+                               x.not_values.size() + y.not_values.size();
+      meter_.count(static_cast<std::uint32_t>(std::min<std::size_t>(work, 1u << 30)));
       Disjunct both = x;
       if (merge(both, y)) result.push_back(std::move(both));
       check_size(result);
@@ -271,15 +289,20 @@ bool Disjuncts::apart(const Disjunct& closed, const Disjunct& other, int depth) 
   const auto *a = values_of(closed), *b = values_of(other);
   if (a != nullptr && b != nullptr) {
     return std::none_of(a->begin(), a->end(), [&](const json::value& value) {
-      return std::any_of(b->begin(), b->end(), [&](const auto& other) { return same_value(value, other); });
+      return std::any_of(b->begin(), b->end(), [&](const auto& other) {
+        meter_.count(8);
+        return same_value(value, other);
+      });
     });
   }
   if (types != kObject || depth > 3) return false;
   const Keys mine = keys_of(document_, closed), theirs = keys_of(document_, other);
-  const auto has = [](const auto& list, const std::string& key) {
+  const auto has = [&](const auto& list, const std::string& key) {
+    meter_.count(static_cast<std::uint32_t>(list.size()));
     return std::find(list.begin(), list.end(), key) != list.end();
   };
-  const auto declared = [](const Keys& keys, const std::string& key) {
+  const auto declared = [&](const Keys& keys, const std::string& key) {
+    meter_.count(static_cast<std::uint32_t>(keys.properties.size()));
     return std::any_of(keys.properties.begin(), keys.properties.end(),
                        [&](const auto& property) { return property.first == key; });
   };
@@ -290,6 +313,7 @@ bool Disjuncts::apart(const Disjunct& closed, const Disjunct& other, int depth) 
   }
   for (const auto& [key, id] : mine.properties) {
     if (!has(mine.required, key) && !has(theirs.required, key)) continue;
+    meter_.count(static_cast<std::uint32_t>(theirs.properties.size()));
     for (const auto& [their_key, their_id] : theirs.properties) {
       if (their_key != key) continue;
       const List ours = holds(id), others = holds(their_id);

@@ -150,6 +150,7 @@ Conjunction ObjectRules::value_of(const std::string& key) {
   const OwnedParts none, &parts = found == parts_.end() ? none : found->second;
   for (const SchemaId id : what_.schemas) {
     const Schema& schema = values_.document_.at(id);
+    values_.meter_.count(static_cast<std::uint32_t>(parts.size()));
     bool listed = false;
     for (const auto& [owner, part] : parts) {
       if (owner != id) continue;

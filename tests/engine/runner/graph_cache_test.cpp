@@ -59,12 +59,16 @@ TEST_CASE("a step takes the smallest graph that holds it", "[engine][runner]") {
 
   int mixed_replays = 0;
   CHECK(graphs.mixed_shape_for(1, 1).num_rows == 0);
-  CHECK(graphs.most_mixed_tokens() == 0);
+  CHECK(graphs.mixed_sizes().empty());
   graphs.add(mixed_shape(16, 8), std::make_unique<CountingGraph>(mixed_replays));
   CHECK(graphs.mixed_shape_for(8, 16) == GraphShape{.num_tokens = 16, .num_rows = 9});
   CHECK(graphs.mixed_shape_for(9, 16).num_rows == 0);  // no row would be left for the padding
   CHECK(graphs.mixed_shape_for(1, 17).num_rows == 0);
-  CHECK(graphs.most_mixed_tokens() == 16);
+  graphs.add(mixed_shape(32, 8), nullptr);
+  graphs.add(mixed_shape(64, 8), std::make_unique<CountingGraph>(mixed_replays));
+  CHECK(graphs.mixed_shape_for(1, 17).num_rows == 0);  // not that of 64
+  CHECK(graphs.mixed_shape_for(1, 33).num_tokens == 64);
+  CHECK(graphs.mixed_sizes() == Sizes{16, 64});
   CHECK(mixed_shape(256, 1000).num_rows == kMostMixedRows + 1);
   CHECK(graphs.shape_for(1, 4).num_rows == 0);  // nor one for rows that all have drafts
   const auto device = make_cpu_device();
