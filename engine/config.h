@@ -115,8 +115,8 @@ struct GraphConfig {
   std::vector<int> capture_sizes = {};
   int max_capture_size = 0;  // of the latter; 0: none
 
-  using Fields = FieldList<&GraphConfig::enforce_eager, &GraphConfig::only_decode,
-                           &GraphConfig::capture_sizes, &GraphConfig::max_capture_size>;
+  using Fields = FieldList<&GraphConfig::enforce_eager, &GraphConfig::capture_sizes,
+                           &GraphConfig::only_decode, &GraphConfig::max_capture_size>;
 };
 
 // eagle, eagle3: a draft model beside the target; mtp: a module inside the target's checkpoint.
