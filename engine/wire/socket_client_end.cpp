@@ -171,6 +171,8 @@ class SocketClientEnd final : public ClientEnd {
         }
         deliver(StartupProgress{"was asked to end, and finishes what runs", 0});
       }
+      // A refusal stands, whatever a line says that is read after it.
+      if (!written && written.error().code == ErrorCode::unauthorized) return written.error();
       if (!read) return read.error();
       if (!written) return written.error();
     }
