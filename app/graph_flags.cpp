@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <utility>
 
 #include "app/compilation_json.h"
 #include "engine/capture_sizes.h"
@@ -98,10 +99,12 @@ void add_graph_flags(CLI::App& app, EngineConfig& config) {
 }
 
 std::string forget_idle_sizes(const CLI::App& app, EngineConfig& config, DeviceKind device) {
-  const bool has_graphs = device != DeviceKind::cpu;
+  if (device != DeviceKind::cpu) return {};
+  const bool only_decode = std::exchange(config.graphs.only_decode, false);
   const bool has_sizes =
       !config.graphs.capture_sizes.empty() || config.graphs.max_capture_size > 0;
-  if (has_graphs || !has_sizes || app.count(kSizes) > 0) return {};
+  if (!has_sizes || app.count(kSizes) > 0)
+    return only_decode ? std::string(kCompilation) + ".cudagraph_mode" : std::string();
   forget_sizes(config);
   return app.count(kMost) > 0 ? kMost : std::string(kCompilation) + ".cudagraph_capture_sizes";
 }
