@@ -102,7 +102,7 @@ def check_device_choice(quire):
 
 def check_refused_flags(quire):
     for flags in (["--device", "cpu", "--cudagraph-capture-sizes", "1"],
-                  ["--device", "cuda", "--cudagraph-capture-sizes", "5"]):
+                  ["--device", "cuda", "--cudagraph-capture-sizes", "65"]):
         refused = subprocess.run([quire, "serve", MODEL, *FLAGS, *flags], text=True, capture_output=True, timeout=60)
         assert refused.returncode != 0 and flags[2] in refused.stderr, refused
 

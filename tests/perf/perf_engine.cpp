@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 
@@ -49,11 +50,14 @@ EngineConfig config_of(const std::string& folder, bool tiny, const EngineWay& wa
   config.device = DeviceKind::cuda;
   config.graphs.enforce_eager = way.eager;
   config.graphs.only_decode = way.only_decode;
-  if (way.all_mixed) config.graphs.capture_sizes = mixed_capture_sizes_up_to(kMostMixed);
   config.cache.enable_prefix_caching = false;
   if (tiny) config.cache.num_gpu_blocks_override = 200;
   config.scheduler.max_num_batched_tokens = tiny ? 128 : 8192;
   config.scheduler.max_num_seqs = tiny ? 8 : 256;
+  if (way.all_mixed) {
+    const int most = std::min(kMostMixed, config.scheduler.max_num_batched_tokens);
+    config.graphs.capture_sizes = mixed_capture_sizes_up_to(most);
+  }
   return config;
 }
 
