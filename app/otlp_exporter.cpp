@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <exception>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -152,7 +153,7 @@ bool OtlpExporter::send(std::span<const Span> spans) {
     const auto nothing = [](const net::Response&, std::string_view) { return false; };
     const net::Response response = client.send(request, nothing);
     return response.status >= 200 && response.status < 300;
-  } catch (const Failure&) {
+  } catch (const std::exception&) {
     return false;
   }
 }

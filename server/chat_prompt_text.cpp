@@ -61,11 +61,24 @@ Result<void> check_effort(const ChatCompletionRequest& request, const TextDefaul
       "reasoning_effort");
 }
 
+// A message, and each part of one, is an object to the template: a hundred times the bytes that it
+// takes in a body.
+Result<void> check_parts(const ChatCompletionRequest& request) {
+  constexpr std::size_t kMost = 1 << 16;
+  std::size_t count = 0;
+  for (const openapi::ChatMessage& message : request.messages) count += 1 + message.part_breaks.size();
+  if (count <= kMost) return {};
+  return bad_request(
+      fmt::format("messages: at most {} messages and parts of them in all, not {}", kMost, count),
+      "messages");
+}
+
 }  // namespace
 
 Result<std::string> chat_prompt_text(const ChatCompletionRequest& request,
                                      const ChatTemplate* of_model, const TextDefaults& defaults,
                                      std::optional<ContentFormat> format) {
+  if (const auto ok = check_parts(request); !ok) return ok.error();
   if (const auto ok = check_effort(request, defaults); !ok) return ok.error();
   if (request.chat_template && !defaults.trust_request_chat_template) {
     return bad_request(

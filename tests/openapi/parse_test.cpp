@@ -367,16 +367,7 @@ TEST_CASE("calls in the form before tool_calls are calls, and what a function an
   CHECK(chat->messages[2].role == "tool");
 }
 
-TEST_CASE("a message has so many parts, and a request as many tools as agents send") {
-  const auto parts = [](int count) {
-    std::string list = "\"\"";
-    for (int i = 1; i < count; ++i) list += ",\"\"";
-    return parse_chat_completion(R"({"messages":[{"role":"user","content":[)" + list + "]}]}");
-  };
-  CHECK(parts(1 << 16).has_value());
-  REQUIRE(parts((1 << 16) + 1).has_error());
-  CHECK(parts((1 << 16) + 1).error().field == "messages[0].content");
-
+TEST_CASE("a request has as many tools as agents send") {
   std::string tools;
   for (int i = 0; i < 300'000; ++i)  // 45 billion pairs of names
     tools += (i == 0 ? "" : ",") + std::string(R"({"function":{"name":"f)") + std::to_string(i) + "\"}}";

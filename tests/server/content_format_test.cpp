@@ -163,3 +163,40 @@ TEST_CASE("blocks of Messages and items of Responses are parts, too") {
   const ChatTemplate either = ChatTemplate::parse(calls);
   CHECK(*chat_prompt_text(*responses, &either, {}) == "<user>[a][b]<assistant><tool>c");
 }
+
+TEST_CASE("a conversation has so many messages and parts, in every dialect") {
+  const auto detail = [](const Result<openapi::ChatCompletionRequest>& request) {
+    REQUIRE(request.has_value());
+    const ChatTemplate chat_template = ChatTemplate::parse("{{ messages | length }}");
+    const auto text = chat_prompt_text(*request, &chat_template, {});
+    return text ? *text : text.error().field + ": " + text.error().detail;
+  };
+  // So many of them in two messages; a part is never the first of its message.
+  const auto list = [](int count, const std::string& part) {
+    std::string text;
+    for (int i = 0; i < count; ++i) text += (i == 0 ? "" : ",") + part;
+    return text;
+  };
+  const auto turns = [&](int count) {
+    const std::string one = R"({"role":"user","content":"a"},{"role":"assistant","content":"b"},)";
+    return one + R"({"role":"user","content":[)" +
+           list(count - 2, R"({"type":"text","text":""})") + "]}";
+  };
+  constexpr int kMost = 1 << 16;
+  const std::string refused =
+      "messages: messages: at most 65536 messages and parts of them in all, not 65537";
+  const auto chat = [&](int count) {
+    return detail(openapi::parse_chat_completion(R"({"messages":[)" + turns(count) + "]}"));
+  };
+  CHECK(chat(kMost) == "3");
+  CHECK(chat(kMost + 1) == refused);
+  const auto messages = [&](int count) {
+    return detail(openapi::parse_messages(R"({"model":"a","max_tokens":8,"messages":[)" +
+                                          turns(count) + "]}"));
+  };
+  CHECK(messages(kMost) == "3");
+  CHECK(messages(kMost + 1) == refused);
+  const std::string turn = R"({"role":"user","content":"a"})";
+  CHECK(detail(openapi::parse_chat_completion(R"({"messages":[)" + list(kMost + 1, turn) + "]}")) ==
+        refused);
+}
