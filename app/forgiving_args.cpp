@@ -20,6 +20,14 @@ namespace {
 
 bool is_json(const CLI::Option& option) { return option.get_type_name() == "JSON"; }
 
+bool is_list(const CLI::Option& option) {
+  return option.get_items_expected_max() > 1 && !is_json(option);
+}
+// Of words, not of numbers, of which [1,2] is a list as well.
+bool is_list_of_words(const CLI::Option& option) {
+  return is_list(option) && !option.get_type_name().starts_with("INT");
+}
+
 // A word that begins with a dash and is no number, as it was meant: --max_model_len=8k is
 // --max-model-len=8k, -tp is --tensor-parallel-size, -cc.mode=3 is "mode" of --compilation-config.
 struct Flag {
@@ -175,6 +183,9 @@ void Reader::take_own(const Flag& flag, const CLI::Option& option) {
   if (!is_switch(option)) words.push_back(value_of(flag));
   if (is_json(option) && words.back() == "null") words.clear();  // as if it were not there
   give(option, std::move(words));
+  if (!is_list_of_words(option)) return;
+  while (at_ + 1 < words_.size() && words_[at_ + 1] != "--" && !begins_flag(words_[at_ + 1]))
+    give(option, {flag.name, words_[++at_]});
 }
 
 // Of a flag with one value the last counts, as in vLLM: units append to a command line. It takes
@@ -256,6 +267,10 @@ ForgivingArgs::ForgivingArgs(const CLI::App& app, int argc, const char* const* g
 
 std::vector<std::string> parse_forgivingly(CLI::App& app, int argc, const char* const* argv) {
   app.allow_extras();
+  // CLI11 would make two keys of --api-key [a,b], and a name of --kv-peer [::1] without brackets.
+  for (CLI::Option* option : app.get_options()) {
+    if (is_list_of_words(*option)) option->allow_extra_args(false);
+  }
   ForgivingArgs args(app, argc, argv);
   if (app.get_config_ptr() != nullptr)
     app.config_formatter(std::make_shared<FlagsFile>(app, args.without_effect));

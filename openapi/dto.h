@@ -38,6 +38,7 @@ struct GenerationRequest {
   std::int64_t n = 1;
   std::optional<std::int64_t> max_tokens{};
   std::string max_tokens_name = "max_tokens";  // the member that it came in
+  bool fits_max_tokens = false;  // more than the context has left is as many as it has left
 
   std::optional<double> temperature{};
   std::optional<double> top_p{};

@@ -142,7 +142,7 @@ Result<DetokenizeRequest> parse_detokenize(std::string_view body) {
   if (!read_members<DetokenizeRequest>(reader, *object, kDetokenizeMembers, request)) {
     return reader.take_error();
   }
-  if (JsonElement tokens; (*object)["tokens"].get(tokens)) {
+  if (JsonElement tokens; (*object)["tokens"].get(tokens) || tokens.is_null()) {
     reader.in_member("tokens", [&] { return reader.fail("is missing"); });
     return reader.take_error();
   }

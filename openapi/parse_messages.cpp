@@ -302,6 +302,7 @@ Result<ChatCompletionRequest> parse(std::string_view body, bool generates) {
     reader.in_member(name, [&] { return reader.fail(what); });
     return reader.take_error();
   };
+  request.fits_max_tokens = true;  // agents ask for as many in every turn
   if (request.messages.empty()) return fail_at("messages", "is missing or empty");
   if (generates && !request.max_tokens) return fail_at("max_tokens", "is missing");
   if (generates && request.thinking.value_or(false) &&

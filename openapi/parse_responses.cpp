@@ -254,6 +254,7 @@ Result<ResponsesRequest> parse_responses(std::string_view body) {
   JsonReader reader;
   ResponsesRequest request;
   request.max_tokens_name = "max_output_tokens";
+  request.fits_max_tokens = true;
   request.parameters_at = "parameters";
   request.joins_system = true;
   if (!read_members<Request>(reader, *members, kMembers, request, &request.unknown_members) ||

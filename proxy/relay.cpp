@@ -1,5 +1,7 @@
 #include "proxy/relay.h"
 
+#include <charconv>
+#include <string_view>
 #include <utility>
 
 #include "base/error.h"
@@ -14,6 +16,14 @@ namespace {
 constexpr std::size_t kMostRefusal = 64 << 10;  // bytes
 constexpr const char* kEnds = "The proxy is shutting down";
 
+// Of an answer without a body: that to HEAD says how long the one to GET is.
+std::size_t length_of(const net::Response& head) {
+  const std::string_view text = head.header("Content-Length");
+  std::size_t length = 0;
+  std::from_chars(text.data(), text.data() + text.size(), length);
+  return length;
+}
+
 // An answer that goes on to the client as it comes.
 class Passage {
  public:
@@ -27,7 +37,7 @@ class Passage {
     return client_.piece(is_events_ ? events_.push(piece) : piece);
   }
   bool end(const net::Response& head) {
-    if (!has_begun_) return begin(head, 0);
+    if (!has_begun_) return begin(head, length_of(head));
     return client_.piece(events_.rest()) && client_.end();
   }
   bool break_off(const char* why) {

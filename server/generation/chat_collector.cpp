@@ -54,7 +54,7 @@ awaitable<bool> ChatCollector::on_delta(Choice& choice, ChoiceDelta delta) {
     std::move(delta.logprobs.begin(), delta.logprobs.end(), std::back_inserter(*into.logprobs));
   }
   if (!delta.transfer_params.empty()) transfer_params_ = std::move(delta.transfer_params);
-  into.finish_reason = std::move(delta.finish_reason);
+  into.finish_reason = options_.finish_reason(std::move(delta.finish_reason));
   into.stop_reason = std::move(delta.stop_reason);
   co_return true;
 }

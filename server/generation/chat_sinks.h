@@ -14,6 +14,11 @@ struct ChatReplyOptions : ReplyOptions {
   bool include_reasoning = true;
   std::vector<TokenId> prompt_ids{};  // when return_token_ids
   std::string echo{};  // the message that the answer goes on with, when it is to be repeated
+  bool names_tool = false;  // tool_choice is a function: its call ends with "stop", as OpenAI's
+
+  std::string finish_reason(std::string reason) const {
+    return names_tool && reason == "tool_calls" ? "stop" : reason;
+  }
 };
 
 class ChatStream : public StreamSink {

@@ -79,7 +79,7 @@ void ChatStream::write_delta(const Choice& choice, const ChoiceDelta& delta) {
   if (delta.finish_reason.empty()) {
     json.null();
   } else {
-    json.string(delta.finish_reason).key("stop_reason").raw(delta.stop_reason);
+    json.string(options_.finish_reason(delta.finish_reason)).key("stop_reason").raw(delta.stop_reason);
   }
   if (options_.return_token_ids) json.key("token_ids").ids(delta.token_ids);
   json.end_object();

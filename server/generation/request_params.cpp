@@ -45,7 +45,8 @@ Result<int> max_tokens(const openapi::GenerationRequest& request, const TextDefa
                                    limits.prompt_tokens),
                        name);
   }
-  if (room < 1 || (request.max_tokens && *request.max_tokens > room)) {
+  const bool is_too_much = request.max_tokens && *request.max_tokens > room;
+  if (room < 1 || (is_too_much && !request.fits_max_tokens)) {
     return too_long(limits, asked.value_or(1));
   }
   // As in vLLM with --generation-config auto, the file's number is no limit but what is not said.
@@ -77,8 +78,10 @@ struct CopyMember {
       error = bad_request(fmt::format("{} is out of range", name), std::string(name));
     to = static_cast<int>(from);
   }
+  // A seed; -1 is vLLM's word for none.
   void operator()(std::string_view, std::optional<std::uint64_t>& to, std::int64_t from) {
-    to = static_cast<std::uint64_t>(from);
+    to.reset();
+    if (from != -1) to = static_cast<std::uint64_t>(from);
   }
   void operator()(std::string_view, float& to, double from) { to = static_cast<float>(from); }
   template <class Same>

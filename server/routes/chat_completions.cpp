@@ -171,6 +171,7 @@ awaitable<void> post_chat_completions(Exchange& exchange, AppState& app) {
 
   ChatReplyOptions options{reply_options(*chat, "chatcmpl-", chat->logprobs, exchange, app)};
   options.include_reasoning = chat->include_reasoning;
+  options.names_tool = chat->tool_choice == ToolChoice::named;
   if (chat->echo && chat->messages.back().role == "assistant") {
     options.echo = chat->messages.back().content.value_or("");
   }

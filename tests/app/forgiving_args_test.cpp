@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <catch2/catch.hpp>
+#include <cstdlib>
 
 #include "app/foreign_flags.h"
 
@@ -24,7 +25,7 @@ struct Command {
     app.add_option("--tensor-parallel-size", seqs);
     app.add_option("--num-speculative-tokens", seqs);
     app.add_option("MODEL", model);
-    app.add_option("--api-key,--served-model-name", keys);
+    app.add_option("--api-key,--served-model-name", keys)->envname("QUIRE_TEST_KEYS");
     app.add_option("--allowed-origins", origins)->expected(1)->take_all();
     app.add_option("--quantization,-q", quantization);
     app.add_option("--speculative-config", json)->type_name("JSON");
@@ -121,6 +122,20 @@ TEST_CASE("a flag of several values keeps them all", "[app][args]") {
   Command command;
   CHECK(command.refusal({"M", "--allowed-origins", "a", "--allowed-origins", "b,c"}).empty());
   CHECK(command.origins == Words{"a", "b,c"});
+}
+
+TEST_CASE("a list goes on to the next flag, and its words are taken as they are", "[app][args]") {
+  Command command;
+  CHECK(command.refusal({"M", "--api-key", "[a,b]", "c", "--api-key=[d]", "--max-num-seqs", "4"})
+            .empty());
+  CHECK(command.keys == Words{"[a,b]", "c", "[d]"});
+  CHECK(command.model == "M");
+  CHECK(command.seqs == 4);
+  ::setenv("QUIRE_TEST_KEYS", "[a,b]", 1);
+  Command of_environment;
+  CHECK(of_environment.refusal({"M"}).empty());
+  CHECK(of_environment.keys == Words{"[a,b]"});
+  ::unsetenv("QUIRE_TEST_KEYS");
 }
 
 TEST_CASE("short flags are not bundled", "[app][args]") {

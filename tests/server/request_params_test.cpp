@@ -2,6 +2,9 @@
 
 #include <catch2/catch.hpp>
 
+#include "openapi/dto_json.h"
+#include "openapi/responses.h"
+
 using namespace quire;
 
 namespace {
@@ -44,6 +47,11 @@ TEST_CASE("what cannot fit the context is refused with the numbers", "[server][s
         "tokens "
         "and your prompt contains 100 input tokens, for a total of 1001 tokens. Please reduce the "
         "length of the input prompt or the number of requested output tokens.");
+  request.fits_max_tokens = true;
+  CHECK(sampling_params(request, {}, kLimits)->max_tokens == 900);
+  CHECK(refusal(request, {.prompt_tokens = 1000, .max_model_len = 1000}) == "input_tokens");
+  request.max_tokens = 1001;
+  CHECK(refusal(request) == "max_tokens");
   request.max_tokens = 100'000'000'000;
   CHECK(refusal(request) == "max_tokens");
   request.max_tokens = 0;
@@ -60,13 +68,15 @@ TEST_CASE("the request's word counts before the model's", "[server][sampling]") 
   model.top_p = 0.9f;
   openapi::GenerationRequest request;
   request.temperature = 0;
-  request.seed = -1;
+  request.seed = -2;
   request.logit_bias = {{7, 1.0}, {3, 2.0}, {7, 3.0}};
   const auto params = sampling_params(request, model, kLimits);
   REQUIRE(params.has_value());
   CHECK(params->temperature == 0);
   CHECK(params->top_p == 0.9f);
-  CHECK(params->seed == ~std::uint64_t{0});
+  CHECK(params->seed == ~std::uint64_t{1});
+  request.seed = -1;
+  CHECK_FALSE(sampling_params(request, model, kLimits)->seed.has_value());
   CHECK(params->logit_bias == std::vector<std::pair<TokenId, float>>{{3, 2.f}, {7, 3.f}});
 }
 
@@ -77,4 +87,16 @@ TEST_CASE("a number that no engine could take is refused by name", "[server][sam
   request = {};
   request.min_tokens = std::int64_t{1} << 40;
   CHECK(refusal(request) == "min_tokens");
+}
+
+TEST_CASE("Messages and Responses take what the context has left", "[server][sampling]") {
+  const std::string messages = R"({"max_tokens":901,"messages":[{"role":"user","content":"a"}]})";
+  const auto tokens = [](const auto& request) {
+    REQUIRE(request.has_value());
+    const auto params = sampling_params(*request, {}, kLimits);
+    return params ? params->max_tokens : 0;
+  };
+  CHECK(tokens(openapi::parse_messages(messages)) == 900);
+  CHECK(tokens(openapi::parse_responses(R"({"max_output_tokens":901,"input":"a"})")) == 900);
+  CHECK(tokens(openapi::parse_chat_completion(messages)) == 0);
 }
