@@ -37,6 +37,9 @@ struct Connection::State {
   bool chunked = false;
   bool until_end = false;  // the body ends with the connection
   int version = 11;
+  std::atomic<std::chrono::steady_clock::rep> idle_since = 0;
+
+  void rest() { idle_since = std::chrono::steady_clock::now().time_since_epoch().count(); }
 
   // 0: nothing more comes.
   std::size_t read_some() {
@@ -45,6 +48,7 @@ struct Connection::State {
     const auto space = buffer.prepare(kRead);
     const ssize_t count = ::recv(socket, space.data(), space.size(), 0);
     if (count <= 0) return 0;
+    idle_since = 0;
     buffer.commit(static_cast<std::size_t>(count));
     return static_cast<std::size_t>(count);
   }
@@ -67,6 +71,8 @@ Connection::Connection(int socket, int stop_event, const std::atomic<bool>& is_c
 
 Connection::~Connection() { ::close(state_->socket); }
 
+std::chrono::steady_clock::rep Connection::idle_since() const { return state_->idle_since; }
+
 bool Connection::is_cut() const { return state_->is_cut; }
 
 bool Connection::has_left() const {
@@ -81,6 +87,7 @@ std::optional<IncomingRequest> Connection::read_request() {
   parser.body_limit(kMostBody);
   parser.header_limit(kMostHead);
   std::optional<std::chrono::steady_clock::time_point> end;
+  if (state_->buffer.size() == 0) state_->rest();
   const auto refuse = [&](int status, std::string_view message) {
     const std::string target(parser.get().target());
     reply(status, "application/json", error_body(target, status, message), false);

@@ -2,6 +2,7 @@
 // One client of the proxy: requests in, replies out, over HTTP/1.1. Blocks; one thread.
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
@@ -36,6 +37,9 @@ class Connection {
   // Empty: the client left, was silent for too long, or the proxy ends. What is no HTTP is answered
   // here.
   std::optional<IncomingRequest> read_request();
+  // Since when nothing of a next request has come, in the clock's ticks; 0: something has. Of any
+  // thread.
+  std::chrono::steady_clock::rep idle_since() const;
   bool has_left() const;  // or is cut
   bool is_cut() const;
 

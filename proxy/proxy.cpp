@@ -51,12 +51,14 @@ int listen_at(const std::string& host, const std::string& port) {
   return socket;
 }
 
-// Beyond --max-connections: without reading, so that nobody is waited for.
-void refuse_one_more(int socket) {
-  constexpr std::string_view kFull =
-      "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n"
-      "Connection: close\r\n\r\n";
-  ::send(socket, kFull.data(), kFull.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+// Without reading, so that nobody is waited for.
+void refuse_unread(int socket, std::string_view message) {
+  const std::string body = error_body("", 503, message);
+  const std::string answer = fmt::format(
+      "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Type: application/json\r\n"
+      "Content-Length: {}\r\nConnection: close\r\n\r\n{}",
+      body.size(), body);
+  ::send(socket, answer.data(), answer.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   ::shutdown(socket, SHUT_WR);
   ::close(socket);
 }
@@ -71,10 +73,21 @@ bool hand_back(Connection& client, const IncomingRequest& request, const net::Re
 struct Proxy::Session {
   std::thread thread;
   std::atomic<bool> ended = false;
-  std::mutex closing;
-  int socket;  // -1: it is, or will be, closed
+  bool sent_away = false;  // of the thread that accepts
+  std::mutex closing;      // what follows
+  int socket;              // -1: it is, or will be, closed
+  const Connection* client = nullptr;
 
   explicit Session(int s) : socket(s) {}
+
+  std::chrono::steady_clock::rep idle_since() {
+    const std::lock_guard lock(closing);
+    return client == nullptr ? 0 : client->idle_since();
+  }
+  void shut_down() {
+    const std::lock_guard lock(closing);
+    if (socket >= 0) ::shutdown(socket, SHUT_RDWR);
+  }
 };
 
 Proxy::Proxy(const ProxyOptions& options)
@@ -122,8 +135,11 @@ void Proxy::run() {
       std::this_thread::sleep_for(20ms);
       continue;
     }
-    if (static_cast<int>(sessions.size()) >= options_.max_connections) {
-      refuse_one_more(socket);
+    if (!make_room(sessions)) {
+      const std::string why = fmt::format(
+          "All {} connections are being answered (ProxyOptions::max_connections)",
+          options_.max_connections);
+      refuse_unread(socket, options_.spelling ? options_.spelling(why) : why);
       log::warn("proxy.full", {{"connections", options_.max_connections}});
       continue;
     }
@@ -133,13 +149,37 @@ void Proxy::run() {
   end_sessions(sessions);
 }
 
+// Of connections that ask nothing the one that has been silent longest goes.
+bool Proxy::make_room(std::list<Session>& sessions) const {
+  const auto stays = [](const Session& session) { return !session.sent_away; };
+  if (std::ranges::count_if(sessions, stays) < options_.max_connections) return true;
+  Session* idle = nullptr;
+  std::chrono::steady_clock::rep since = 0;
+  for (Session& session : sessions) {
+    if (session.sent_away) continue;
+    const auto one = session.idle_since();
+    if (one == 0 || (idle != nullptr && one >= since)) continue;
+    idle = &session;
+    since = one;
+  }
+  if (idle == nullptr) return false;
+  idle->sent_away = true;
+  idle->shut_down();
+  return true;
+}
+
 void Proxy::begin_session(std::list<Session>& sessions, int socket) {
   Session& session = sessions.emplace_back(socket);
   session.thread = std::thread([this, &session] {
     {
       Connection client(session.socket, stop_event_, is_cut_);
+      {
+        const std::lock_guard lock(session.closing);
+        session.client = &client;
+      }
       serve(client);
       const std::lock_guard lock(session.closing);
+      session.client = nullptr;
       session.socket = -1;
     }
     session.ended = true;
@@ -158,10 +198,7 @@ void Proxy::end_sessions(std::list<Session>& sessions) {
   is_cut_ = true;
   wait(2s);
   for (Session& session : sessions) {
-    {
-      const std::lock_guard lock(session.closing);
-      if (session.socket >= 0) ::shutdown(session.socket, SHUT_RDWR);
-    }
+    session.shut_down();
     session.thread.join();
   }
 }

@@ -26,7 +26,7 @@ struct ProxyOptions {
   std::vector<net::Url> decode;  // at least one
   std::string host = "127.0.0.1";
   std::string port = "8000";
-  int max_connections = 256;
+  int max_connections = 256;  // one more takes the place of one that asks nothing, or gets 503
   std::chrono::milliseconds shutdown_timeout{30'000};  // for what is being answered
   std::vector<std::string> allowed_hosts;              // see HostGuard; * for all
   bool pushes = false;  // prefills are sent while they are computed
@@ -48,6 +48,7 @@ class Proxy {
 
  private:
   struct Session;
+  bool make_room(std::list<Session>& sessions) const;  // false: all are being answered
   void begin_session(std::list<Session>& sessions, int socket);
   void end_sessions(std::list<Session>& sessions);
   void serve(Connection& client);

@@ -192,11 +192,40 @@ def end_in_time(quire):
             expect("the last of a stream that the proxy does not wait for", (b"shutting down" in came, came.endswith(b"0\r\n\r\n")), (True, True))
 
 
+def head(quire):
+    server = Upstream(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1499\r\n\r\n")
+    with Proxy(quire, "--decode", server.url) as proxy:
+        answer = proxy.ask(b"HEAD /v1/models HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        expect("HEAD says how long GET's answer is", b"\r\nContent-Length: 1499\r\n" in answer, True)
+
+
 def too_many(quire):
     with Proxy(quire, "--decode", Upstream(OK).url, "--max-connections", "2") as proxy:
+        def ask(line):
+            line.sendall(b"GET /v1/models HTTP/1.1\r\nHost: a\r\n\r\n")
+            answer = b""
+            while not answer.endswith(b"0\r\n\r\n"):
+                answer += line.recv(65536)
+            return answer[:12]
+
         held = [socket.create_connection(("127.0.0.1", proxy.port)) for _ in range(2)]
+        expect("one of two", ask(held[1]), b"HTTP/1.1 200")
+        expect("one more", proxy.ask(b"GET /v1/models HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")[:12], b"HTTP/1.1 200")
+        held[0].settimeout(5)
+        expect("has the place of the one that asked nothing for longest", held[0].recv(1), b"")
+        expect("the other stays", ask(held[1]), b"HTTP/1.1 200")
+
+    class Silent(Upstream):
+        def serve(self, line):
+            time.sleep(60)
+
+    with Proxy(quire, "--decode", Silent(b"").url, "--max-connections", "2", "--shutdown-timeout", "0.1") as proxy:
+        held = [socket.create_connection(("127.0.0.1", proxy.port)) for _ in range(2)]
+        for line in held:
+            line.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}")
         time.sleep(0.3)
-        expect("one too many", proxy.ask(b"")[:12], b"HTTP/1.1 503")
+        answer = proxy.ask(b"")
+        expect("one too many", (answer[:12], b"All 2 connections are being answered (--max-connections)" in answer), (b"HTTP/1.1 503", True))
         del held
     with Proxy(quire, "--decode", Upstream(OK).url, descriptors=20) as proxy:
         held = [socket.create_connection(("127.0.0.1", proxy.port)) for _ in range(40)]
@@ -221,6 +250,7 @@ def main():
     broken_streams(quire)
     names(quire)
     end_in_time(quire)
+    head(quire)
     too_many(quire)
     print(f"{num_expected()} checks passed")
 
