@@ -1,8 +1,12 @@
 #!/usr/bin/env python3
-"""Every path that the pages name exists, their links lead somewhere, architecture.md keeps to 100 columns, and a source file that
-a comment names exists."""
+"""Every path that the pages name exists, their links lead somewhere, architecture.md keeps to 100 columns, cuda-model.md has the
+table that tests/perf/cuda_model.py prints, and a source file that a comment names exists.
+
+    tests/docs_test.py --write    puts that table into cuda-model.md
+"""
 import pathlib
 import re
+import subprocess
 import sys
 
 PAGES = ["README.md", "CONTRIBUTING.md", *sorted(p.as_posix() for glob in ("*.md", "adr/*.md") for p in pathlib.Path("docs").glob(glob))]
@@ -44,8 +48,20 @@ def check_comments(tree):
                         yield f"{path}:{number}: a comment names {name}, which does not exist"
 
 
+def check_predictions(write):
+    page = pathlib.Path("docs/cuda-model.md")
+    text = page.read_text(encoding="utf-8")
+    printed = subprocess.run([sys.executable, "tests/perf/cuda_model.py"], capture_output=True, text=True, check=True).stdout.strip()
+    table = re.search(r"^\| case \|.*\n(?:\|.*\n)+", text, re.M).group().strip()
+    if table != printed and write:
+        page.write_text(text.replace(table, printed), encoding="utf-8")
+    elif table != printed:
+        yield f"{page}: not the table of tests/perf/cuda_model.py; tests/docs_test.py --write puts it in"
+
+
 errors = [error for page in PAGES for error in check_page(page)]
 errors += check_comments(sorted(p.as_posix() for folder in FOLDERS for p in pathlib.Path(folder).rglob("*") if p.is_file()) + ["CMakeLists.txt"])
+errors += check_predictions("--write" in sys.argv)
 for number, line in enumerate(pathlib.Path("docs/architecture.md").read_text(encoding="utf-8").splitlines(), 1):
     if len(line) > 100 and not line.startswith("|"):
         errors.append(f"docs/architecture.md:{number}: {len(line)} columns, not 100")
