@@ -51,7 +51,7 @@ def check_comments(tree):
 def check_predictions(write):
     page = pathlib.Path("docs/cuda-model.md")
     text = page.read_text(encoding="utf-8")
-    printed = subprocess.run([sys.executable, "tests/perf/cuda_model.py"], capture_output=True, text=True, check=True).stdout.strip()
+    printed = subprocess.run([sys.executable, "-B", "tests/perf/cuda_model.py"], capture_output=True, text=True, check=True).stdout.strip()
     table = re.search(r"^\| case \|.*\n(?:\|.*\n)+", text, re.M).group().strip()
     if table != printed and write:
         page.write_text(text.replace(table, printed), encoding="utf-8")
