@@ -17,7 +17,7 @@ struct DraftCaseResult {
   double max_abs = 0.0;  // of the drafts' logits, over all contexts
   int matches = 0;       // drafts
   int drafts = 0;
-  int unsafe_misses = 0;  // other drafts where the reference led by little
+  int unsafe_misses = 0;  // other drafts although the reference led by more than kSafeDraftGap
 };
 
 struct DraftLoopResult {

@@ -18,10 +18,9 @@ ALLOWED = {
     "cuda": "base backend",
     "model": "base gguf backend",
     "engine": "base gguf text backend model",
-    "transfer": "base backend engine",
     "server": "base openapi text engine",
     "load": "base net openapi text",
-    "app": "base gguf net hub proxy openapi jinja text backend cpu cuda model engine transfer server load",
+    "app": "base gguf net hub proxy openapi jinja text backend cpu cuda model engine server load",
 }
 # Inside engine/: a subfolder sees those before it.
 ENGINE = {
@@ -102,5 +101,15 @@ for folder, allowed in ALLOWED.items():
             errors.append(f"{name}: only measurements and tests set cuda::variants")
         if folder in {"backend", "cuda", "model"} and re.search(r"#\s*include\s+<boost/", text):
             errors.append(f"{name}: {folder}/ compiles without Boost")
+# The page's lists: "name, name : folders", which may go on in the next line.
+part = (root / "docs/architecture.md").read_text(encoding="utf-8").split("\n## 7.")[1].split("\n## 8.")[0]
+page = {}
+for block in re.findall(r"```\n(.*?)```", part, re.S):
+    for line in re.sub(r"\n {2,}", " ", block).splitlines():
+        names, _, folders = (field.strip() for field in line.partition(":"))
+        page |= {name: folders.replace("—", "") for name in names.split(", ")}
+for name, allowed in (ALLOWED | ENGINE).items():
+    if name != "app" and page.get(name) != allowed:
+        errors.append(f"docs/architecture.md, part 7: {name} sees {page.get(name)}, here {allowed!r}")
 print("\n".join(errors) or "layering: ok")
 sys.exit(1 if errors else 0)

@@ -1,5 +1,4 @@
-// Scheduler::schedule: what those who run do in the next step. Who joins them:
-// schedule_waiting.cpp.
+// Scheduler::schedule: what those who run do in the next step. Who joins them: waiting.cpp.
 
 #include <algorithm>
 #include <cassert>

@@ -16,7 +16,7 @@ namespace quire {
 class PrefixFinder {
  public:
   // Below these a step gains less than partial results cost: of n rows the prefix is read for about
-  // two (docs/benchmarks.md has the count).
+  // two (predicted: docs/cuda-model.md).
   static constexpr int kLeastRows = 4;
   static constexpr int kLeastTokens = 512;
   static constexpr int kRowsWorth = 2;

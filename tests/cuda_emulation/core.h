@@ -1,6 +1,6 @@
 #pragma once
 // The emulator's core: every CUDA thread is a fiber, every barrier and warp intrinsic a rendezvous.
-// Kernel code reaches this through emulation.h. Built without sanitizers, whose hooks it finds at
+// Kernel code reaches this through kernel.h. Built without sanitizers, whose hooks it finds at
 // run time (weak symbols).
 
 #include <cstddef>

@@ -1,5 +1,5 @@
 // Every golden model over an fp8 cache: the bits that it computes over a float32 cache whose rows
-// were rounded before they were written. What eight bits do to a model is in docs/benchmarks.md.
+// were rounded before they were written. What eight bits do to a model is in docs/accuracy.md.
 
 #include <catch2/catch.hpp>
 
