@@ -57,8 +57,10 @@ void remove_stale_socket(const std::string& path) {
   if (::lstat(path.c_str(), &found) != 0) return;
   if (!S_ISSOCK(found.st_mode)) throw uds_taken(path, "there is a file that is not a socket");
   asio::io_context context;
+  Local::socket socket(context, Local());
+  socket.non_blocking(true);  // whose queue of connections is full would let this one wait
   error_code error;
-  Local::socket(context).connect(Local::endpoint(path), error);
+  socket.connect(Local::endpoint(path), error);
   if (error != asio::error::connection_refused) {
     throw uds_taken(path, error ? error.message() : "another server listens there");
   }

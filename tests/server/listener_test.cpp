@@ -1,6 +1,7 @@
 #include "server/listener.h"
 
 #include <fcntl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <vector>
 
 using namespace quire;
 namespace fs = std::filesystem;
@@ -58,6 +60,21 @@ TEST_CASE("a second server on a live socket is refused and harms nothing", "[ser
   const auto listener = sockets.listen();
   CHECK_THROWS_WITH(sockets.listen(), Catch::Contains("another server listens there"));
   CHECK(sockets.connects());
+}
+
+TEST_CASE("a socket whose server takes no connections is not waited for", "[server][listener]") {
+  Sockets sockets;
+  asio::io_context context;
+  const asio::local::stream_protocol::endpoint endpoint(sockets.path);
+  asio::local::stream_protocol::acceptor hung(context, endpoint, false);
+  hung.listen(0);
+  std::vector<asio::local::stream_protocol::socket> waiting;
+  for (bool is_full = false; !is_full;) {  // its queue
+    auto& one = waiting.emplace_back(context, asio::local::stream_protocol());
+    one.native_non_blocking(true);
+    is_full = ::connect(one.native_handle(), endpoint.data(), endpoint.size()) != 0;
+  }
+  CHECK_THROWS_WITH(sockets.listen(), Catch::Contains("another server listens there"));
 }
 
 TEST_CASE("a file that is no socket stays as it is", "[server][listener]") {
