@@ -23,8 +23,9 @@ ALLOWED = {
     "load": "base net openapi text",
     "app": "base gguf net hub proxy openapi jinja text backend cpu cuda model engine transfer server load",
 }
-# Inside engine/: a subfolder sees those before it.
-ENGINE = {
+# Inside these folders: whom their subfolders see of each other.
+INSIDE = {}
+INSIDE["engine"] = {
     "structured": "",
     "request": "structured",
     "kv_hash": "request",
@@ -44,6 +45,19 @@ ENGINE = {
     "core": "request kv_hash kv_plan kv_events kv_cache scheduler runner sampling structured speculative kv_transfer kv_offload wire",
     "client": "request wire",
 }
+# What lies at the top of these puts the rest together: it sees all subfolders, and none of them sees it.
+INSIDE["engine/kv_transfer"] = {
+    "content": "",
+    "blocks": "content",
+    "memory": "content",
+    "plane": "content memory",
+    "peers": "plane",
+    "pages": "content memory plane",
+    "quire": "content memory plane peers",
+    "nixl": "content blocks memory plane peers",
+    "mooncake": "content blocks memory plane peers nixl",
+}
+COMPOSED = ("engine/kv_transfer",)
 SERVER_SEES = ("engine/client/", "engine/wire/messages.h", "engine/config.h", "engine/request/sampling_params.h", "engine/request/engine_stats.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 
@@ -73,6 +87,12 @@ def check_texts(name, text):
                 errors.append(f"{name}: {literal} names {struct}{member}, which there is not")
 
 
+def subfolder(path, parent):
+    """That of `parent` in which it lies; empty: at the top."""
+    inner = path[len(parent) + 1:]
+    return inner.split("/")[0] if "/" in inner else ""
+
+
 for folder, allowed in ALLOWED.items():
     allowed = {folder, *allowed.split()}
     for path in sorted((root / folder).rglob("*")):
@@ -90,10 +110,13 @@ for folder, allowed in ALLOWED.items():
                 errors.append(f'{name}: {folder}/ may not include "{include}"')
             elif folder == "server" and top == "engine" and not include.startswith(SERVER_SEES):
                 errors.append(f'{name}: of engine/, server/ sees client/, messages and configs, not "{include}"')
-            elif folder == "engine" and top == "engine" and name.count("/") >= 2 and include.count("/") >= 2:
-                here, there = name.split("/")[1], include.split("/")[1]
-                if there != here and there not in ENGINE.get(here, "").split():
-                    errors.append(f'{name}: engine/{here} may not include "{include}"')
+            for parent, inside in INSIDE.items():
+                if not (name.startswith(parent + "/") and include.startswith(parent + "/")):
+                    continue
+                here, there = subfolder(name, parent), subfolder(include, parent)
+                seen = inside.get(here, "").split()
+                if here and here != there and there not in seen and (there or parent in COMPOSED):
+                    errors.append(f'{name}: {parent}/{here} may not include "{include}"')
         if folder not in {"base"} and re.search(r"\bco_spawn\b|\bdetached\b", text):
             errors.append(f"{name}: co_spawn and detached only in base/ (every coroutine has an owner)")
         if re.search(r"co_await[^;{]*\(\s*\{\s*\.", text):

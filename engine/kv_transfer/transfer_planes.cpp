@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/kv_transfer/block_shape.h"
-#include "engine/kv_transfer/local_plane.h"
-#include "engine/kv_transfer/mooncake_plane.h"
-#include "engine/kv_transfer/nixl_plane.h"
-#include "engine/kv_transfer/nixl_push_plane.h"
+#include "engine/kv_transfer/blocks/shape.h"
+#include "engine/kv_transfer/mooncake/plane.h"
+#include "engine/kv_transfer/nixl/plane.h"
+#include "engine/kv_transfer/nixl/push_plane.h"
+#include "engine/kv_transfer/quire/plane.h"
 #include "engine/kv_transfer/transfer_connector.h"
 
 namespace quire {

@@ -25,9 +25,9 @@
 #include <vector>
 
 #include "cpu/cpu_backend.h"
-#include "engine/kv_transfer/checksum.h"
-#include "engine/kv_transfer/local_plane.h"
-#include "engine/kv_transfer/shared_region.h"
+#include "engine/kv_transfer/content/checksum.h"
+#include "engine/kv_transfer/memory/shared_region.h"
+#include "engine/kv_transfer/quire/plane.h"
 
 namespace quire {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cpu/cpu_backend.h"
-#include "engine/kv_transfer/local_plane.h"
+#include "engine/kv_transfer/quire/plane.h"
 
 namespace quire::test {
 
