@@ -57,7 +57,20 @@ INSIDE["engine/kv_transfer"] = {
     "nixl": "content blocks memory plane peers",
     "mooncake": "content blocks memory plane peers nixl",
 }
-COMPOSED = ("engine/kv_transfer",)
+INSIDE["app"] = {
+    "args": "",
+    "flags": "args",
+    "engines": "",
+    "models": "args",
+    "bench": "args flags engines models",
+    "check": "args flags engines",
+    "chat": "args models",
+    "plan": "args flags engines models",
+    "serve": "args flags engines models",
+    "commands": "args flags engines models",
+    "doctor": "args engines models bench plan serve",
+}
+COMPOSED = ("engine/kv_transfer", "app")
 SERVER_SEES = ("engine/client/", "engine/wire/messages.h", "engine/config.h", "engine/request/sampling_params.h", "engine/request/engine_stats.h")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 
@@ -81,7 +94,7 @@ for folder in FLAGLESS:
 def check_texts(name, text):
     for literal in LITERAL.findall(COMMENT.sub("", text)):
         for flag in FLAG.findall(literal):
-            errors.append(f"{name}: {literal} spells {flag}; name the field, app/flag_names.h spells it")
+            errors.append(f"{name}: {literal} spells {flag}; name the field, app/args/flag_names.h spells it")
         for struct, member in FIELD.findall(literal):
             if not re.search(rf"\b{member}\b", bodies.get(struct.split("::")[0], "")):
                 errors.append(f"{name}: {literal} names {struct}{member}, which there is not")
