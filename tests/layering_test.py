@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Who may include whom: docs/architecture.md part 7, as a test. Prints every violation."""
+import graphlib
 import pathlib
 import re
 import sys
@@ -18,10 +19,9 @@ ALLOWED = {
     "cuda": "base backend",
     "model": "base gguf backend",
     "engine": "base gguf text backend model",
-    "transfer": "base backend engine",
     "server": "base openapi text engine",
     "load": "base net openapi text",
-    "app": "base gguf net hub proxy openapi jinja text backend cpu cuda model engine transfer server load",
+    "app": "base gguf net hub proxy openapi jinja text backend cpu cuda model engine server load",
 }
 # Inside these folders: whom their subfolders see of each other.
 INSIDE = {}
@@ -72,6 +72,8 @@ INSIDE["app"] = {
 }
 COMPOSED = ("engine/kv_transfer", "app")
 SERVER_SEES = ("engine/client/", "engine/wire/messages.h", "engine/config.h", "engine/request/sampling_params.h", "engine/request/engine_stats.h")
+SOURCES = {".h", ".cpp", ".cu", ".cuh"}
+BOOSTLESS = {"backend", "cpu", "cuda", "model"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 
 # Flags are the command line's: below app/ texts name the configuration's field (base/spelling.h).
@@ -100,6 +102,26 @@ def check_texts(name, text):
                 errors.append(f"{name}: {literal} names {struct}{member}, which there is not")
 
 
+def check_table(place, table):
+    """The table has all folders of `place` that hold sources, no others, and no circle."""
+    there = {f.name for f in (root / place).iterdir() if f.is_dir() and not f.name.startswith(".")}
+    if place == "":
+        there -= {"build", "tests"}
+    there = {f for f in there if any(p.suffix in SOURCES for p in (root / place / f).rglob("*"))}
+    named = set(table).union(*(seen.split() for seen in table.values()))
+    errors.extend(f"{place or '.'}/{f}: not in layering_test.py's table" for f in sorted(there - set(table)))
+    errors.extend(f"layering_test.py: no folder {place or '.'}/{f} holds sources" for f in sorted(named - there))
+    try:
+        graphlib.TopologicalSorter({f: seen.split() for f, seen in table.items()}).prepare()
+    except graphlib.CycleError as e:
+        errors.append(f"layering_test.py: {place or '.'}: a circle: {' → '.join(e.args[1])}")
+
+
+check_table("", ALLOWED)
+for parent, inside in INSIDE.items():
+    check_table(parent, inside)
+
+
 def subfolder(path, parent):
     """That of `parent` in which it lies; empty: at the top."""
     inner = path[len(parent) + 1:]
@@ -109,7 +131,7 @@ def subfolder(path, parent):
 for folder, allowed in ALLOWED.items():
     allowed = {folder, *allowed.split()}
     for path in sorted((root / folder).rglob("*")):
-        if path.suffix not in {".h", ".cpp", ".cu", ".cuh"}:
+        if path.suffix not in SOURCES:
             continue
         name = path.relative_to(root).as_posix()
         text = path.read_text(encoding="utf-8")
@@ -136,7 +158,7 @@ for folder, allowed in ALLOWED.items():
             errors.append(f"{name}: g++ 12 destroys an aggregate twice that is made inside a co_await; name it first")
         if re.search(r"\bvariants(\.\w+)? = ", text):
             errors.append(f"{name}: only measurements and tests set cuda::variants")
-        if folder in {"backend", "cuda", "model"} and re.search(r"#\s*include\s+<boost/", text):
+        if folder in BOOSTLESS and re.search(r"#\s*include\s+<boost/", text):
             errors.append(f"{name}: {folder}/ compiles without Boost")
 print("\n".join(errors) or "layering: ok")
 sys.exit(1 if errors else 0)
