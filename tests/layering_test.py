@@ -128,6 +128,8 @@ def subfolder(path, parent):
     return inner.split("/")[0] if "/" in inner else ""
 
 
+users_of_base = {}  # by header: the folders that include it
+spawning = set()
 for folder, allowed in ALLOWED.items():
     allowed = {folder, *allowed.split()}
     for path in sorted((root / folder).rglob("*")):
@@ -137,8 +139,12 @@ for folder, allowed in ALLOWED.items():
         text = path.read_text(encoding="utf-8")
         if folder in FLAGLESS:
             check_texts(name, text)
+        if path.suffix != ".h" and re.search(r"\bco_spawn\b", text):
+            spawning.add(name)
         for include in INCLUDE.findall(text):
             top = include.split("/")[0]
+            if top == "base" and path.with_suffix("") != (root / include).with_suffix(""):
+                users_of_base.setdefault(include, set()).add(folder)
             if top not in ALLOWED:
                 errors.append(f'{name}: "{include}" does not start at the source root')
             elif top not in allowed:
@@ -160,5 +166,10 @@ for folder, allowed in ALLOWED.items():
             errors.append(f"{name}: only measurements and tests set cuda::variants")
         if folder in BOOSTLESS and re.search(r"#\s*include\s+<boost/", text):
             errors.append(f"{name}: {folder}/ compiles without Boost")
+for path in sorted((root / "base").glob("*.h")):
+    name = path.relative_to(root).as_posix()
+    users = users_of_base.get(name, set())
+    if len(users) < 2 and "base" not in users and name[:-1] + "cpp" not in spawning:
+        errors.append(f"{name}: only {', '.join(users) or 'nobody'} includes it; it belongs there")
 print("\n".join(errors) or "layering: ok")
 sys.exit(1 if errors else 0)

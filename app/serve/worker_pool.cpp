@@ -1,4 +1,4 @@
-#include "base/worker_pool.h"
+#include "app/serve/worker_pool.h"
 
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/executor_work_guard.hpp>
