@@ -1,4 +1,4 @@
-#include "engine/scheduler/shared_prefixes.h"
+#include "engine/scheduler/prefix_finder.h"
 
 #include <algorithm>
 #include <functional>
