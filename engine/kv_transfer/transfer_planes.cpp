@@ -68,7 +68,7 @@ NixlThreadOptions nixl_options(const NixlConfig& config, const KvGeometry& geome
 }  // namespace
 
 void TransferConnector::start_local(TransferSetup& setup, std::chrono::seconds lease) {
-  LocalPlaneOptions options;
+  QuirePlaneOptions options;
   if (config_.prefills()) {
     kept_.emplace(std::move(setup.buffers.kept), lease, std::move(setup.buffers.kept_descriptor));
     options.listen = listen_;
@@ -83,7 +83,7 @@ void TransferConnector::start_local(TransferSetup& setup, std::chrono::seconds l
     if (peers_.are_here()) options.receiver.max_lines = 1;
     options.receiver.may_ask = [this](const SocketAddress& peer) { return peers_.allows(peer); };
   }
-  plane_ = make_local_plane(std::move(options), kept_ ? &*kept_ : nullptr,
+  plane_ = make_quire_plane(std::move(options), kept_ ? &*kept_ : nullptr,
                             arriving_ ? &*arriving_ : nullptr, std::move(setup.wake));
 }
 

@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "base/log.h"
-#include "engine/kv_transfer/mooncake/woken.h"
 #include "engine/kv_transfer/peers/refusals.h"
+#include "engine/kv_transfer/plane/timer_wait.h"
 
 namespace quire {
 namespace {

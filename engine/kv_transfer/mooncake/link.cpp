@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "engine/kv_mooncake/zmtp.h"
-#include "engine/kv_transfer/mooncake/woken.h"
+#include "engine/kv_transfer/plane/timer_wait.h"
 
 namespace quire {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
-#include "engine/kv_transfer/mooncake/woken.h"
+#include "engine/kv_transfer/plane/timer_wait.h"
 
 namespace quire {
 namespace {
@@ -177,11 +177,11 @@ awaitable<MooncakeWorkers> MooncakePuller::workers_of(KvSource source) {
   const auto known = workers_.find(name_of(source));
   if (known != workers_.end()) co_return known->second;
   const std::string peer = source.address.text();
-  const auto refusal = vain_.refusal(peer, source.engine, Clock::now());
+  const auto refusal = failed_asks_.refusal(peer, source.engine, Clock::now());
   if (refusal) throw KvLost(*refusal);
-  if (asked_.count(peer) >= VainAsks::kMost && !vain_.knows(peer, source.engine))
+  if (asked_.count(peer) >= FailedAsks::kMost && !failed_asks_.knows(peer, source.engine))
     throw KvLost(KvLossReason::refused,
-                 fmt::format("{} has {} questions to answer", peer, VainAsks::kMost));
+                 fmt::format("{} has {} questions to answer", peer, FailedAsks::kMost));
   struct Asked {
     std::unordered_multiset<std::string>& all;
     const std::string& peer;
@@ -215,7 +215,7 @@ awaitable<MooncakeWorkers> MooncakePuller::ask_bootstrap(KvSource source) {
   auto workers = find_workers(body, source.engine);
   if (workers) co_return std::move(*workers);
   const KvLost lost(KvLossReason::expired, workers.error().detail);
-  vain_.was_in_vain(source.address.text(), lost, bootstrap_engines(body), Clock::now());
+  failed_asks_.was_in_vain(source.address.text(), lost, bootstrap_engines(body), Clock::now());
   throw KvLost(lost);
 }
 

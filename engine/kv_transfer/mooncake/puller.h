@@ -20,9 +20,9 @@
 #include "engine/kv_mooncake/bootstrap.h"
 #include "engine/kv_transfer/mooncake/inbox.h"
 #include "engine/kv_transfer/mooncake/link.h"
+#include "engine/kv_transfer/peers/failed_asks.h"
 #include "engine/kv_transfer/peers/peer_list.h"
 #include "engine/kv_transfer/peers/silent_peers.h"
-#include "engine/kv_transfer/peers/vain_asks.h"
 
 namespace quire {
 
@@ -85,7 +85,7 @@ class MooncakePuller final : public KvFetcher {
   const std::function<void()> wake_;
   KvTrafficCounts counts_;
   SilentPeers silent_;
-  VainAsks vain_;
+  FailedAsks failed_asks_;
   std::unordered_multiset<std::string> asked_;  // bootstrap servers that have not answered yet
   std::unordered_map<std::string, MooncakeWorkers> workers_;  // by address and engine
   std::unordered_map<RequestId, Watched> watched_;

@@ -126,11 +126,11 @@ void NixlRemotes::ask(NixlRemote& remote) {
     check_ranks(remote);
     const std::string& engine = remote.source.engine;
     const int ranks = remote.source.tensor_ranks;
-    if (const auto refusal = vain_.refusal(peer, engine, remote.asked, ranks))
+    if (const auto refusal = failed_asks_.refusal(peer, engine, remote.asked, ranks))
       throw KvLost(*refusal);
-    if (num_asked(peer) >= VainAsks::kMost && !vain_.knows(peer, engine, ranks))
+    if (num_asked(peer) >= FailedAsks::kMost && !failed_asks_.knows(peer, engine, ranks))
       throw KvLost(KvLossReason::refused,
-                   fmt::format("{} has {} questions to answer", peer, VainAsks::kMost));
+                   fmt::format("{} has {} questions to answer", peer, FailedAsks::kMost));
     ask_rank(remote, 0);
   } catch (const KvLost& lost) {
     remote.lost.emplace(lost);
@@ -190,8 +190,8 @@ void NixlRemotes::read_answer(NixlRemote& remote, const std::vector<std::string>
     remote.answers.back() = read_peer_rank(self_, remote.source, frames);
     if (remote.answers.size() == 1) remote.answer_hash = hash_of(frames);
   } catch (const KvLost& lost) {
-    vain_.was_in_vain(remote.source.address.text(), lost, engines_named(self_, frames), now,
-                      remote.source.tensor_ranks);
+    failed_asks_.was_in_vain(remote.source.address.text(), lost, engines_named(self_, frames), now,
+                             remote.source.tensor_ranks);
     throw;
   }
 }
@@ -215,7 +215,8 @@ void NixlRemotes::take_answers(NixlRemote& remote, Clock::time_point now) {
       const int said = remote.source.tensor_ranks;
       const KvLost lost(KvLossReason::peer_lost,
                         fmt::format("tp_size is said to be {}; no answer of rank {}", said, rank));
-      vain_.was_in_vain(remote.source.address.text(), lost, {remote.source.engine}, now, said);
+      failed_asks_.was_in_vain(remote.source.address.text(), lost, {remote.source.engine}, now,
+                               said);
       throw KvLost(lost);
     }
   } catch (const KvLost& lost) {

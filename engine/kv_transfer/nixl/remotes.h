@@ -16,8 +16,8 @@
 #include "engine/kv_nixl/nixl_agent.h"
 #include "engine/kv_nixl/side_channel.h"
 #include "engine/kv_transfer/nixl/peer.h"
+#include "engine/kv_transfer/peers/failed_asks.h"
 #include "engine/kv_transfer/peers/silent_peers.h"
-#include "engine/kv_transfer/peers/vain_asks.h"
 
 namespace quire {
 
@@ -105,8 +105,8 @@ class NixlRemotes {
   const std::function<NixlAgent&()> agent_;
   const std::chrono::nanoseconds silence_;
   SilentPeers silent_;
-  VainAsks vain_;
-  VainAsks again_;  // what is asked again; so often that a client's numbers are no flood
+  FailedAsks failed_asks_;
+  FailedAsks again_;  // what is asked again; so often that a client's numbers are no flood
   struct Former {
     std::uint64_t generation;  // what is kept by it, or by an earlier one, is gone
     Clock::time_point until;   // by then all of that has expired

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "engine/kv_transfer/nixl/remotes.h"
-#include "engine/kv_transfer/plane/posted_plane.h"
+#include "engine/kv_transfer/plane/forwarding_plane.h"
 
 namespace quire {
 
@@ -48,7 +48,7 @@ class NixlSide {
   virtual Clock::time_point step() = 0;
 };
 
-class NixlThread final : public PostedPlane {
+class NixlThread final : public ForwardingPlane {
  public:
   struct Parts {
     NixlRemotes& remotes;

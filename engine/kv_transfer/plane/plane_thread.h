@@ -10,11 +10,11 @@
 
 #include "base/async.h"
 #include "base/task_group.h"
-#include "engine/kv_transfer/plane/posted_plane.h"
+#include "engine/kv_transfer/plane/forwarding_plane.h"
 
 namespace quire {
 
-class PlaneThread final : public PostedPlane {
+class PlaneThread final : public ForwardingPlane {
  public:
   // What works there: made, called and ended on the thread.
   struct Ends {

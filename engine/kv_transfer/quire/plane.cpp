@@ -9,21 +9,21 @@
 namespace quire {
 namespace {
 
-struct LocalEnds final : PlaneThread::Ends {
+struct QuireEnds final : PlaneThread::Ends {
   std::optional<KvSender> sender;
   std::optional<KvReceiver> receiver;
 };
 
 }  // namespace
 
-std::unique_ptr<DataPlane> make_local_plane(LocalPlaneOptions options, KeptPrefills* kept,
+std::unique_ptr<DataPlane> make_quire_plane(QuirePlaneOptions options, KeptPrefills* kept,
                                             StagingBuffer* arriving, std::function<void()> wake) {
   if (!wake) wake = [] {};  // an engine that is driven by hand
   options.sender.changed = wake;
   return std::make_unique<PlaneThread>(
       [options = std::move(options), kept, arriving, wake = std::move(wake)](
           const asio::any_io_executor& executor, TaskGroup& tasks) {
-        auto ends = std::make_unique<LocalEnds>();
+        auto ends = std::make_unique<QuireEnds>();
         if (arriving != nullptr)
           ends->fetcher = &ends->receiver.emplace(tasks, *arriving, options.receiver, wake);
         if (kept != nullptr) {

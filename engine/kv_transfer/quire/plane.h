@@ -13,7 +13,7 @@
 
 namespace quire {
 
-struct LocalPlaneOptions {
+struct QuirePlaneOptions {
   std::optional<SocketAddress> listen;  // who keeps prefills
   KvSenderOptions sender;
   KvReceiverOptions receiver;
@@ -22,7 +22,7 @@ struct LocalPlaneOptions {
 // kept: null where this engine does not keep prefills; arriving: where it does not fetch. Both
 // outlive the plane. wake is called on any thread when take() has something, or sent() or kept are
 // others. Throws Failure where it cannot listen.
-std::unique_ptr<DataPlane> make_local_plane(LocalPlaneOptions options, KeptPrefills* kept,
+std::unique_ptr<DataPlane> make_quire_plane(QuirePlaneOptions options, KeptPrefills* kept,
                                             StagingBuffer* arriving, std::function<void()> wake);
 
 }  // namespace quire

@@ -232,7 +232,8 @@ awaitable<void> KvReceiver::fetch_at(Job& job, SocketAddress address) {
   // Of another start of the peer than the one that keeps it: such a link leads nowhere any more, or
   // the request names one that there is not.
   if (link != nullptr && !is_of(*link, job.fetch.source.engine)) {
-    if (const auto refusal = vain_.refusal(address.text(), job.fetch.source.engine, Clock::now())) {
+    if (const auto refusal =
+            failed_asks_.refusal(address.text(), job.fetch.source.engine, Clock::now())) {
       keep_idle(std::move(link));
       throw KvLost(*refusal);
     }
@@ -251,7 +252,7 @@ awaitable<void> KvReceiver::fetch_at(Job& job, SocketAddress address) {
   try {
     check_peer(*link, job.fetch.source);
   } catch (const KvLost& lost) {
-    vain_.was_in_vain(address.text(), lost, {link->peer.engine}, Clock::now());
+    failed_asks_.was_in_vain(address.text(), lost, {link->peer.engine}, Clock::now());
     keep_idle(std::move(link));
     throw;
   }

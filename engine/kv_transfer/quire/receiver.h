@@ -21,8 +21,8 @@
 #include "base/task_group.h"
 #include "engine/kv_transfer/content/frames.h"
 #include "engine/kv_transfer/memory/staging.h"
+#include "engine/kv_transfer/peers/failed_asks.h"
 #include "engine/kv_transfer/peers/silent_peers.h"
-#include "engine/kv_transfer/peers/vain_asks.h"
 #include "engine/kv_transfer/plane/data_plane.h"
 #include "engine/kv_transfer/quire/push_waits.h"
 #include "engine/kv_transfer/quire/sender.h"
@@ -108,7 +108,7 @@ class KvReceiver final : public KvFetcher {
   std::unordered_map<std::string, std::size_t> running_;  // fetches, by peer
   std::unordered_map<std::string, Outbox> outboxes_;      // of peers that are being told something
   SilentPeers silent_;
-  VainAsks vain_;
+  FailedAsks failed_asks_;
   PushWaits push_waits_;
   bool renews_ = false;
   std::uint64_t last_stream_ = 0;

@@ -42,13 +42,13 @@ class NearEnds {
       : shared_(make_shared_buffer(kBytes, MemoryPurpose::kv_transfer, device_->ledger())),
         kept_(std::move(shared_.memory), 30s, std::move(shared_.descriptor)),
         arriving_(device_->allocate(kBytes)) {
-    LocalPlaneOptions owner, reader;
+    QuirePlaneOptions owner, reader;
     owner.listen = address_;
     owner.sender.engine = "owner";
     owner.sender.geometry = reader.receiver.geometry = some_geometry();
     reader.receiver.silence = 200ms;
-    owner_ = make_local_plane(std::move(owner), &kept_, nullptr, [] {});
-    reader_ = make_local_plane(std::move(reader), nullptr, &arriving_, [] {});
+    owner_ = make_quire_plane(std::move(owner), &kept_, nullptr, [] {});
+    reader_ = make_quire_plane(std::move(reader), nullptr, &arriving_, [] {});
   }
 
   KvFetched fetch(std::uint64_t seed) {
@@ -216,10 +216,10 @@ std::string loss_of(const KvPlaced& placed) {
   FalsePeer peer(placed);
   const std::unique_ptr<Device> device = make_cpu_device();
   StagingBuffer arriving(device->allocate(kBytes));
-  LocalPlaneOptions options;
+  QuirePlaneOptions options;
   options.receiver.geometry = some_geometry();
   options.receiver.silence = 500ms;
-  const auto reader = make_local_plane(std::move(options), nullptr, &arriving, [] {});
+  const auto reader = make_quire_plane(std::move(options), nullptr, &arriving, [] {});
   KvFetch fetch;
   fetch.request = RequestId{1};
   fetch.source.address = peer.address;

@@ -1,4 +1,4 @@
-#include "engine/kv_transfer/peers/vain_asks.h"
+#include "engine/kv_transfer/peers/failed_asks.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 
 namespace quire {
 
-bool VainAsks::knows(const std::string& peer, std::string_view engine, int ranks) const {
+bool FailedAsks::knows(const std::string& peer, std::string_view engine, int ranks) const {
   const auto found = peers_.find(peer);
   if (found == peers_.end()) return false;
   const Entry& entry = found->second;
@@ -14,8 +14,8 @@ bool VainAsks::knows(const std::string& peer, std::string_view engine, int ranks
          !entry.misfits.contains(ranks);
 }
 
-std::optional<KvLost> VainAsks::refusal(const std::string& peer, std::string_view engine,
-                                        Clock::time_point now, int ranks) const {
+std::optional<KvLost> FailedAsks::refusal(const std::string& peer, std::string_view engine,
+                                          Clock::time_point now, int ranks) const {
   const auto found = peers_.find(peer);
   if (found == peers_.end()) return std::nullopt;
   const Entry& entry = found->second;
@@ -27,8 +27,8 @@ std::optional<KvLost> VainAsks::refusal(const std::string& peer, std::string_vie
                   kMost, entry.last.what()));
 }
 
-void VainAsks::was_in_vain(const std::string& peer, const KvLost& because,
-                           std::vector<std::string> engines, Clock::time_point now, int ranks) {
+void FailedAsks::was_in_vain(const std::string& peer, const KvLost& because,
+                             std::vector<std::string> engines, Clock::time_point now, int ranks) {
   std::erase_if(peers_, [&](const auto& one) { return one.second.full_again <= now; });
   const auto [found, is_new] = peers_.try_emplace(peer, Entry{now, because});
   Entry& entry = found->second;

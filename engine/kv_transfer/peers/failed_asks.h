@@ -15,7 +15,7 @@
 
 namespace quire {
 
-class VainAsks {
+class FailedAsks {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr int kMost = 16;  // of a peer, at once

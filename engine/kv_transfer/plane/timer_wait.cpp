@@ -1,4 +1,4 @@
-#include "engine/kv_transfer/mooncake/woken.h"
+#include "engine/kv_transfer/plane/timer_wait.h"
 
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/redirect_error.hpp>

@@ -1,6 +1,5 @@
 #pragma once
-// What every plane's thread has in common: calls of the engine's thread are made where the fetcher
-// is.
+// A plane that hands the calls of the engine's thread on to the thread on which its fetcher works.
 
 #include <functional>
 #include <vector>
@@ -9,7 +8,7 @@
 
 namespace quire {
 
-class PostedPlane : public DataPlane {
+class ForwardingPlane : public DataPlane {
  public:
   void watch(RequestId request, KvSource source) final;
   void fetch(KvFetch fetch) final;
