@@ -23,9 +23,8 @@ ALLOWED = {
     "load": "base net openapi text",
     "app": "base gguf net hub proxy openapi jinja text backend cpu cuda model engine server load",
 }
-# Inside these folders: whom their subfolders see of each other.
-INSIDE = {}
-INSIDE["engine"] = {
+# Inside engine/: a subfolder sees those before it.
+ENGINE = {
     "structured": "",
     "request": "structured",
     "kv_hash": "request",
@@ -45,8 +44,8 @@ INSIDE["engine"] = {
     "core": "request kv_hash kv_plan kv_events kv_cache scheduler runner sampling structured speculative kv_transfer kv_offload wire",
     "client": "request wire",
 }
-# What lies at the top of these puts the rest together: it sees all subfolders, and none of them sees it.
-INSIDE["engine/kv_transfer"] = {
+# What lies at the top of these two puts the rest together: it sees all subfolders, and none of them sees it.
+KV_TRANSFER = {
     "content": "",
     "blocks": "content",
     "memory": "content",
@@ -55,9 +54,9 @@ INSIDE["engine/kv_transfer"] = {
     "pages": "content memory plane",
     "quire": "content memory plane peers",
     "nixl": "content blocks memory plane peers",
-    "mooncake": "content blocks memory plane peers nixl",
+    "mooncake": "content blocks memory plane peers",
 }
-INSIDE["app"] = {
+APP = {
     "args": "",
     "flags": "args",
     "engines": "",
@@ -70,6 +69,7 @@ INSIDE["app"] = {
     "commands": "args flags engines models",
     "doctor": "args engines models bench plan serve",
 }
+INSIDE = {"engine": ENGINE, "engine/kv_transfer": KV_TRANSFER, "app": APP}
 COMPOSED = ("engine/kv_transfer", "app")
 SERVER_SEES = ("engine/client/", "engine/wire/messages.h", "engine/config.h", "engine/request/sampling_params.h", "engine/request/engine_stats.h")
 SOURCES = {".h", ".cpp", ".cu", ".cuh"}

@@ -7,8 +7,8 @@
 #include <numeric>
 
 #include "engine/kv_transfer/blocks/state_layout.h"
+#include "engine/kv_transfer/blocks/sum_seed.h"
 #include "engine/kv_transfer/content/checksum.h"
-#include "engine/kv_transfer/nixl/exports.h"
 #include "engine/kv_transfer/plane/data_plane.h"
 
 namespace quire {

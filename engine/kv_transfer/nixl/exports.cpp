@@ -3,18 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "base/error.h"
 #include "engine/kv_nixl/block_ids.h"
 #include "engine/kv_transfer/blocks/state_layout.h"
+#include "engine/kv_transfer/blocks/sum_seed.h"
 #include "engine/kv_transfer/content/checksum.h"
 
 namespace quire {
 namespace {
 
 constexpr std::int64_t kAlign = 64;
-constexpr std::uint64_t kSumSeed = 0x51;
 
 std::int64_t aligned(std::int64_t bytes) { return (bytes + kAlign - 1) / kAlign * kAlign; }
 
@@ -61,16 +60,6 @@ Shares shares_of(const BlockShape& shape, std::int64_t scratch_bytes) {
 }
 
 }  // namespace
-
-std::uint64_t block_sum_seed(std::string_view key) {
-  return kv_checksum(std::as_bytes(std::span(key)), kSumSeed);
-}
-
-std::uint64_t block_sum_seed(std::string_view key, const BlockIdentity& block) {
-  const std::array<std::uint64_t, 3> words{block.prompt_hash, block.group,
-                                           static_cast<std::uint64_t>(block.first_token)};
-  return kv_checksum(std::as_bytes(std::span(words)), block_sum_seed(key));
-}
 
 KvContent layer_content(const KvContent& content, std::size_t layer) {
   KvContent one{.num_tokens = content.num_tokens};

@@ -12,7 +12,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <unordered_map>
 #include <vector>
 
@@ -24,17 +23,6 @@
 namespace quire {
 
 inline constexpr std::uint64_t kNixlRegistration = 1;  // of the memory: once, at start
-
-// Of the bytes of a block in each of its group's layers, and of whose they are.
-std::uint64_t block_sum_seed(std::string_view key);
-
-// Of what is read from here by numbers that a third party passes on: the block's place is of it.
-struct BlockIdentity {
-  std::uint64_t prompt_hash = 0;
-  std::size_t group = 0;
-  int first_token = 0;
-};
-std::uint64_t block_sum_seed(std::string_view key, const BlockIdentity& block);
 
 class NixlExports {
  public:

@@ -10,8 +10,8 @@
 #include <set>
 
 #include "engine/kv_transfer/blocks/state_layout.h"
+#include "engine/kv_transfer/blocks/sum_seed.h"
 #include "engine/kv_transfer/content/checksum.h"
-#include "engine/kv_transfer/nixl/exports.h"
 
 namespace quire {
 namespace {

@@ -8,8 +8,8 @@
 #include "engine/kv_nixl/block_ids.h"
 #include "engine/kv_transfer/blocks/shape.h"
 #include "engine/kv_transfer/blocks/state_layout.h"
+#include "engine/kv_transfer/blocks/sum_seed.h"
 #include "engine/kv_transfer/content/checksum.h"
-#include "engine/kv_transfer/nixl/exports.h"
 
 namespace quire {
 namespace {
