@@ -1,6 +1,6 @@
 #pragma once
-// What an engine is told at start-up. Plain data: app/engine_flags.h fills it from the command
-// line, the plan (engine/kv_plan/model_plan.h) turns it into sizes.
+// What an engine is told at start-up. Plain data: app/flags/engine_flags.h fills it from the
+// command line, the plan (engine/kv_plan/model_plan.h) turns it into sizes.
 
 #include <cstdint>
 #include <optional>

@@ -11,7 +11,7 @@
 #include "backend/ops_traits.h"
 #include "base/result.h"
 #include "engine/kv_plan/model_plan.h"
-#include "engine/kv_transfer/rank_rows.h"
+#include "engine/kv_transfer/content/rank_rows.h"
 #include "engine/kv_transfer/transfer_buffers.h"
 #include "engine/runner/graph_cache.h"
 #include "engine/runner/model_runner.h"

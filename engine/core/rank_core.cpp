@@ -7,7 +7,7 @@
 #include "engine/core/engine_plan.h"
 #include "engine/core/served_model.h"
 #include "engine/kv_offload/divided_block_pages.h"
-#include "engine/kv_transfer/divided_pages.h"
+#include "engine/kv_transfer/pages/divided_pages.h"
 #include "engine/runner/rank_runner.h"
 #include "engine/wire/encoding.h"
 #include "model/registry.h"

@@ -27,7 +27,7 @@ Result<NixlRank> parse_metadata_request(std::string_view bytes);
 
 // What a Quire server says beside: how others check what they have read.
 struct QuireExtension {
-  std::string geometry;            // a KvWelcome, see engine/kv_transfer/frames.h
+  std::string geometry;            // a KvWelcome, see engine/kv_transfer/content/frames.h
   std::uint64_t sums_address = 0;  // 8 bytes per block
 };
 

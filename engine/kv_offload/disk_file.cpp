@@ -15,7 +15,7 @@
 
 #include "base/error.h"
 #include "engine/kv_hash/event_hash.h"
-#include "engine/kv_transfer/checksum.h"
+#include "engine/kv_transfer/content/checksum.h"
 
 namespace quire {
 namespace {

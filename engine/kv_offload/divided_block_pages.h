@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "engine/kv_offload/block_pages.h"
-#include "engine/kv_transfer/other_ranks.h"
+#include "engine/kv_transfer/pages/other_ranks.h"
 
 namespace quire {
 

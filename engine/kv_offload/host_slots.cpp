@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/kv_transfer/checksum.h"
+#include "engine/kv_transfer/content/checksum.h"
 
 namespace quire {
 

@@ -12,7 +12,7 @@
 #include "engine/kv_offload/disk_slots.h"
 #include "engine/kv_offload/host_slots.h"
 #include "engine/kv_plan/plan.h"
-#include "engine/kv_transfer/other_ranks.h"
+#include "engine/kv_transfer/pages/other_ranks.h"
 #include "engine/request/engine_stats.h"
 
 namespace quire {

@@ -6,7 +6,7 @@
 
 #include "base/json.h"
 #include "base/result.h"
-#include "engine/kv_transfer/peer_list.h"
+#include "engine/kv_transfer/peers/peer_list.h"
 #include "engine/kv_transfer/transfer_params.h"
 
 namespace quire {

@@ -1,6 +1,6 @@
 #include "engine/kv_transfer/transfer_buffers.h"
 
-#include "engine/kv_transfer/shared_region.h"
+#include "engine/kv_transfer/memory/shared_region.h"
 
 namespace quire {
 

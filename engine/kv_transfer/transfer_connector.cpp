@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 #include "engine/kv_nixl/push_registration.h"
-#include "engine/kv_transfer/frames.h"
+#include "engine/kv_transfer/content/frames.h"
 #include "engine/kv_transfer/mooncake_params.h"
 
 namespace quire {

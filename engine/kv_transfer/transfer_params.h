@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "engine/kv_transfer/data_plane.h"
-#include "engine/kv_transfer/peer_list.h"
+#include "engine/kv_transfer/peers/peer_list.h"
+#include "engine/kv_transfer/plane/data_plane.h"
 
 namespace quire {
 

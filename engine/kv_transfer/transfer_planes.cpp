@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/kv_transfer/block_shape.h"
-#include "engine/kv_transfer/local_plane.h"
-#include "engine/kv_transfer/mooncake_plane.h"
-#include "engine/kv_transfer/nixl_plane.h"
-#include "engine/kv_transfer/nixl_push_plane.h"
+#include "engine/kv_transfer/blocks/shape.h"
+#include "engine/kv_transfer/mooncake/plane.h"
+#include "engine/kv_transfer/nixl/plane.h"
+#include "engine/kv_transfer/nixl/push_plane.h"
+#include "engine/kv_transfer/quire/plane.h"
 #include "engine/kv_transfer/transfer_connector.h"
 
 namespace quire {
@@ -68,7 +68,7 @@ NixlThreadOptions nixl_options(const NixlConfig& config, const KvGeometry& geome
 }  // namespace
 
 void TransferConnector::start_local(TransferSetup& setup, std::chrono::seconds lease) {
-  LocalPlaneOptions options;
+  QuirePlaneOptions options;
   if (config_.prefills()) {
     kept_.emplace(std::move(setup.buffers.kept), lease, std::move(setup.buffers.kept_descriptor));
     options.listen = listen_;
@@ -83,7 +83,7 @@ void TransferConnector::start_local(TransferSetup& setup, std::chrono::seconds l
     if (peers_.are_here()) options.receiver.max_lines = 1;
     options.receiver.may_ask = [this](const SocketAddress& peer) { return peers_.allows(peer); };
   }
-  plane_ = make_local_plane(std::move(options), kept_ ? &*kept_ : nullptr,
+  plane_ = make_quire_plane(std::move(options), kept_ ? &*kept_ : nullptr,
                             arriving_ ? &*arriving_ : nullptr, std::move(setup.wake));
 }
 

@@ -6,12 +6,12 @@
 #include <functional>
 #include <numeric>
 
-#include "engine/kv_transfer/block_shape.h"
-#include "engine/kv_transfer/content.h"
-#include "engine/kv_transfer/mooncake_landing.h"
-#include "engine/kv_transfer/nixl_exports.h"
-#include "engine/kv_transfer/nixl_push_landing.h"
-#include "engine/kv_transfer/nixl_push_sender.h"
+#include "engine/kv_transfer/blocks/shape.h"
+#include "engine/kv_transfer/content/content.h"
+#include "engine/kv_transfer/mooncake/landing.h"
+#include "engine/kv_transfer/nixl/exports.h"
+#include "engine/kv_transfer/nixl/push_landing.h"
+#include "engine/kv_transfer/nixl/push_sender.h"
 
 namespace quire {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/config.h"
-#include "engine/kv_transfer/geometry.h"
+#include "engine/kv_transfer/content/geometry.h"
 #include "model/kv_spec.h"
 
 namespace quire {

@@ -12,7 +12,7 @@
 
 #include "base/ids.h"
 #include "base/shared_memory.h"
-#include "engine/kv_transfer/other_ranks.h"
+#include "engine/kv_transfer/pages/other_ranks.h"
 #include "engine/runner/input_batch.h"
 
 namespace quire {

@@ -31,8 +31,8 @@
 #include "engine/request/request.h"
 #include "engine/scheduler/batch_plan.h"
 #include "engine/scheduler/chunk_pacer.h"
+#include "engine/scheduler/prefix_finder.h"
 #include "engine/scheduler/request_queue.h"
-#include "engine/scheduler/shared_prefixes.h"
 #include "engine/scheduler/state_steps.h"
 #include "engine/structured/mask_queue.h"
 

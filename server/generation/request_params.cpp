@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "base/same_fields.h"
+#include "server/generation/same_fields.h"
 
 namespace quire {
 

@@ -7,11 +7,11 @@
 #include <charconv>
 #include <limits>
 
-#include "base/same_fields.h"
 #include "openapi/dto_json.h"
 #include "openapi/json_writer.h"
 #include "server/generation/constraint_params.h"
 #include "server/generation/request_params.h"
+#include "server/generation/same_fields.h"
 #include "server/http/error_reply.h"
 #include "server/routes/chat.h"
 #include "server/routes/completions.h"

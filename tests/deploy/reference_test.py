@@ -141,8 +141,8 @@ def literal(text):
 
 
 def with_flags(text):
-    """app/flag_names.cpp puts flags where texts name a configuration's field."""
-    names = dict(re.findall(r'Named\{"([^"]+)", "([^"]+)"\}', pathlib.Path("app/flag_names.cpp").read_text()))
+    """app/args/flag_names.cpp puts flags where texts name a configuration's field."""
+    names = dict(re.findall(r'Named\{"([^"]+)", "([^"]+)"\}', pathlib.Path("app/args/flag_names.cpp").read_text()))
     return re.sub(r"\b[A-Z]\w+(?:::\w+)+", lambda field: names.get(field[0]) or "--" + field[0].split("::")[-1].replace("_", "-"), text)
 
 
@@ -170,7 +170,7 @@ def errors_page():
     text += (f"\nAs in vLLM, what cannot be read as a request at all (no JSON, a member that is missing or of a wrong type) is 400 of type "
              f"`{malformed[1]}`; what is wrong with a request that could be read is 400 of type `BadRequestError`.\n")
     text += "\n## Sentences with a status of their own\n\n" + table(["status", "type", "message"], [(str(s), f"`{CODES[s]}`", m) for s, m in refusals()])
-    codes = re.findall(r"inline constexpr int (k\w+) = (\d+);\s*// (.*)", pathlib.Path("app/exit_codes.h").read_text())
+    codes = re.findall(r"inline constexpr int (k\w+) = (\d+);\s*// (.*)", pathlib.Path("app/args/exit_codes.h").read_text())
     usual = [("0", "asked to end, and all that ran was finished or its time was over"), ("1", "did not start, or could not do what was asked; the last line says why"),
              ("2", "a wrong command; of `plan`, `check` and `bench` wrong flags and files too, of `doctor` files")]
     text += "\n## Exit codes\n\n" + table(["code", "when"], usual + [(n, what) for _, n, what in codes] + [("100 to 115", "wrong flags, of every other command; the line names the flag. What a flag's file contains may be found wrong only later: 1")])

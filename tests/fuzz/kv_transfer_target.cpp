@@ -2,8 +2,8 @@
 
 #include <cstring>
 
-#include "engine/kv_transfer/content.h"
-#include "engine/kv_transfer/frames.h"
+#include "engine/kv_transfer/content/content.h"
+#include "engine/kv_transfer/content/frames.h"
 #include "engine/kv_transfer/transfer_params.h"
 #include "tests/fuzz/targets.h"
 

@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "app/golden.h"
+#include "app/check/golden.h"
 #include "backend/fp8.h"
 #include "cpu/cpu_ops.h"
 #include "tests/support/direct_runner.h"

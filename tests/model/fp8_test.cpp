@@ -8,7 +8,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "app/golden.h"
+#include "app/check/golden.h"
 #include "backend/dispatch.h"
 #include "backend/fp8.h"
 #include "cpu/cpu_backend.h"

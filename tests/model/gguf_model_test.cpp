@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "app/golden.h"
+#include "app/check/golden.h"
 #include "backend/measuring_device.h"
 #include "cpu/cpu_backend.h"
 #include "model/gguf/tensors.h"

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "app/golden.h"
+#include "app/check/golden.h"
 #include "cpu/cpu_backend.h"
 #include "tests/support/direct_runner.h"
 #include "tests/support/golden_folders.h"

@@ -22,7 +22,7 @@
 #include <map>
 #include <vector>
 
-#include "app/speculative_json.h"
+#include "app/flags/speculative_json.h"
 #include "base/log.h"
 #include "cpu/cpu_backend.h"
 #include "engine/core/engine_core.h"

@@ -25,9 +25,9 @@
 #include <vector>
 
 #include "cpu/cpu_backend.h"
-#include "engine/kv_transfer/checksum.h"
-#include "engine/kv_transfer/local_plane.h"
-#include "engine/kv_transfer/shared_region.h"
+#include "engine/kv_transfer/content/checksum.h"
+#include "engine/kv_transfer/memory/shared_region.h"
+#include "engine/kv_transfer/quire/plane.h"
 
 namespace quire {
 namespace {
@@ -99,12 +99,12 @@ class Pair {
         kept_(std::move(kept_memory_.memory), std::chrono::hours(1),
               std::move(kept_memory_.descriptor)),
         arriving_(device_->allocate_zeroed(static_cast<std::size_t>(bytes))) {
-    LocalPlaneOptions owner, reader;
+    QuirePlaneOptions owner, reader;
     owner.listen = *parse_socket_address(listen);
     owner.sender.engine = "owner";
     owner.sender.geometry = reader.receiver.geometry = geometry_of();
-    owner_ = host.there([&] { return make_local_plane(std::move(owner), &kept_, nullptr, [] {}); });
-    reader_ = make_local_plane(std::move(reader), nullptr, &arriving_,
+    owner_ = host.there([&] { return make_quire_plane(std::move(owner), &kept_, nullptr, [] {}); });
+    reader_ = make_quire_plane(std::move(reader), nullptr, &arriving_,
                                [this] { eventually_.notify_one(); });
     source_.address = *parse_socket_address(listen);
     if (!source_.address.is_unix()) source_.address.port = owner_->port();

@@ -1,4 +1,4 @@
-#include "app/parse_main.h"
+#include "app/commands/parse_main.h"
 
 #include <catch2/catch.hpp>
 #include <sstream>

@@ -1,4 +1,4 @@
-#include "app/render_main.h"
+#include "app/commands/render_main.h"
 
 #include <catch2/catch.hpp>
 

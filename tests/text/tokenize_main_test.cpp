@@ -1,4 +1,4 @@
-#include "app/tokenize_main.h"
+#include "app/commands/tokenize_main.h"
 
 #include <catch2/catch.hpp>
 

@@ -10,7 +10,7 @@
 
 #include "tests/engine/core/kv_pair.h"
 #include "tests/engine/kv_transfer/faulty_relay.h"
-#include "tests/engine/kv_transfer/mooncake_relay.h"
+#include "tests/engine/kv_transfer/mooncake/relay.h"
 #include "tests/support/golden_folders.h"
 
 namespace quire::test {

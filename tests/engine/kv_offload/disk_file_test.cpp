@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "engine/kv_offload/disk_file.h"
-#include "engine/kv_transfer/checksum.h"
+#include "engine/kv_transfer/content/checksum.h"
 
 namespace quire {
 namespace {

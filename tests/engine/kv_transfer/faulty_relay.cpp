@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "engine/kv_transfer/frames.h"
+#include "engine/kv_transfer/content/frames.h"
 
 namespace quire::test {
 namespace {

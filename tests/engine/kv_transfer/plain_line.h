@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-#include "engine/kv_transfer/frames.h"
+#include "engine/kv_transfer/content/frames.h"
 #include "engine/wire/socket_address.h"
 
 namespace quire::test {

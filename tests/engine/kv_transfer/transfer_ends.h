@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "cpu/cpu_backend.h"
-#include "engine/kv_transfer/local_plane.h"
+#include "engine/kv_transfer/quire/plane.h"
 
 namespace quire::test {
 
@@ -50,23 +50,23 @@ class Ends {
         kept_(device_->allocate(wanted.bytes), wanted.lease),
         arriving_(device_->allocate(wanted.bytes)) {
     start_owner();
-    LocalPlaneOptions options;
+    QuirePlaneOptions options;
     options.receiver.geometry = some_geometry();
     options.receiver.silence = wanted.silence;
     options.receiver.renew_every = 20ms;
     options.receiver.line_bytes = wanted.line_bytes;
     options.receiver.may_ask = [](const SocketAddress& peer) { return peer.port > 1; };
-    reader_ = make_local_plane(std::move(options), nullptr, &arriving_, [] {});
+    reader_ = make_quire_plane(std::move(options), nullptr, &arriving_, [] {});
   }
 
   void start_owner(const std::string& name = "owner", std::uint16_t port = 0) {
-    LocalPlaneOptions options;
+    QuirePlaneOptions options;
     options.listen = address_of(port);
     options.sender.engine = name;
     options.sender.geometry = some_geometry();
     options.sender.silence = options_.silence;
     options.sender.max_connections = options_.max_connections;
-    owner_ = make_local_plane(std::move(options), &kept_, nullptr, [] {});
+    owner_ = make_quire_plane(std::move(options), &kept_, nullptr, [] {});
   }
   void stop_owner() { owner_.reset(); }
   std::uint16_t owner_port() const { return owner_->port(); }

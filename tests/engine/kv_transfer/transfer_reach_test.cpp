@@ -5,11 +5,11 @@
 #include <catch2/catch.hpp>
 
 #include "cpu/cpu_backend.h"
-#include "engine/kv_transfer/content.h"
-#include "engine/kv_transfer/mooncake_landing.h"
-#include "engine/kv_transfer/nixl_exports.h"
-#include "engine/kv_transfer/nixl_push_landing.h"
-#include "engine/kv_transfer/staging.h"
+#include "engine/kv_transfer/content/content.h"
+#include "engine/kv_transfer/memory/staging.h"
+#include "engine/kv_transfer/mooncake/landing.h"
+#include "engine/kv_transfer/nixl/exports.h"
+#include "engine/kv_transfer/nixl/push_landing.h"
 
 namespace quire::test {
 namespace {
