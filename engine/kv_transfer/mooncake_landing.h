@@ -40,7 +40,6 @@ void check_mooncake_writers(const MooncakeSelf& self, int num_ranks, bool is_qui
 // What others are told of this server's memory: the same in every fetch.
 std::vector<MooncakeRegion> mooncake_regions(const MooncakeSelf& self);
 inline constexpr std::uint64_t kMooncakeRegionBytes = std::uint64_t{1} << 50;
-inline constexpr std::size_t kMostMooncakeRegions = 4096;
 
 // Of blocks that are summed after it.
 std::uint64_t mooncake_sum_seed(std::string_view transfer,
