@@ -3,17 +3,18 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
-#include <fstream>
-#include <iterator>
+#include <algorithm>
 #include <string_view>
 
 #include "base/error.h"
+#include "base/file.h"
 
 namespace quire::load {
 namespace {
 
 namespace dom = simdjson::dom;
 
+constexpr std::size_t kMaxFileBytes = std::size_t{4} << 30;
 constexpr std::int64_t kMostTokens = 16 << 20;  // as --output-tokens has it
 
 [[noreturn]] void refuse(const std::string& where, const std::string& what) {
@@ -110,9 +111,7 @@ std::vector<FilePrompt> read_share_gpt(const std::string& text, bool completions
 }  // namespace
 
 std::vector<FilePrompt> read_prompts(const std::filesystem::path& path, bool completions) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw Failure(ErrorCode::not_found, "cannot read " + path.string());
-  const std::string text(std::istreambuf_iterator<char>(file), {});
+  const std::string text = read_text_file(path, kMaxFileBytes);
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   const bool is_array = first != text.npos && text[first] == '[';
   auto prompts = is_array ? read_share_gpt(text, completions, path.string())
