@@ -26,12 +26,24 @@ class ObjectRules {
     ExprId value;
   };
 
+  struct Place;
+  struct Graph;
+  struct Members;
+
   void collect_keys();
   void collect_others();
+  RegexId allowed_names(SchemaId rule);
   Conjunction value_of(const std::string& key);
+  Conjunction free_value(const std::vector<bool>& matched);
+  void add_matched_parts(Conjunction& value, const Schema& schema, bool is_listed,
+                         const std::vector<bool>& matched) const;
   void add_unevaluated(Conjunction& value, const std::string* key, const std::vector<bool>& matched);
   bool declares(const Schema& schema, const std::string* key, const std::vector<bool>& matched);
   bool name_fits(const std::string& key);
+  Graph empty_graph() const;
+  Members make_members();
+  std::vector<bool> may_end(const Graph& graph) const;
+  void add_members(Graph& graph, Place here, const Members& members) const;
   ExprId graph();
   bool closed() const;
 
