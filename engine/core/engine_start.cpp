@@ -31,7 +31,7 @@ void announce_scales(const Model& model) {
   }
 }
 
-// Of the planned bytes, in steps that a person or a log can follow.
+// Reports which share of the planned bytes is loaded, at most once a second.
 std::function<void(std::size_t)> loading_progress(const EnginePlan& plan,
                                                   const EngineCore::Progress& progress) {
   static constexpr std::chrono::seconds kOften{1};
@@ -51,14 +51,14 @@ std::string device_name(const EngineBackend& backend) {
          " ranks";
 }
 
-// As vLLM's --speculative-config has it.
+// The method's name in vLLM's --speculative-config.
 std::string draft_method(DraftMethod method) {
   if (method == DraftMethod::mtp) return "mtp";
   return method == DraftMethod::eagle3 ? "eagle3" : "eagle";
 }
 
-// Of a request, for which a layer of the model reads what it shares with others once. num_heads: of
-// this rank.
+// The most tokens of a request for which a layer reads a prefix once that it shares with others.
+// num_heads: query heads of this rank.
 int most_sharing_tokens(const OpsTraits& traits, const EnginePlan& plan, int num_heads,
                         DType dtype) {
   int most = 0;
@@ -194,7 +194,7 @@ void EngineCore::fill_ready(const PoolingConfig& pooling, EngineId id,
 
 EngineCore::~EngineCore() = default;
 
-// So that the first long prompt beside others finds a table.
+// Measures steps at start-up, so that the first long prompt beside others finds a table.
 void EngineCore::time_steps(double target) {
   constexpr int kLeast = 16;
   for (const auto& time : runner_->time_prompts(kLeast, INT_MAX, target)) {
@@ -203,8 +203,8 @@ void EngineCore::time_steps(double target) {
   }
 }
 
-// So that the first drafts are as many as pay: a step that verifies so many tokens takes about what
-// a prompt of them takes.
+// Measures prompts at start-up, so that the first drafts are as many as pay: a step that verifies
+// so many tokens takes about what a prompt of them takes.
 void EngineCore::time_drafts(const EngineConfig& config) {
   constexpr double kMost = 0.25;  // seconds: a larger step is as slow in proportion
   const int most = config.scheduler.max_num_seqs * (1 + config.speculative.num_speculative_tokens);
@@ -217,8 +217,8 @@ void EngineCore::time_drafts(const EngineConfig& config) {
   }
 }
 
-// They plan for themselves, with what this plan found: pages of the same layers on each, and as
-// many.
+// Sends the other ranks their configuration. They plan for themselves, with the length and the
+// number of blocks that this plan found.
 void EngineCore::configure_ranks(const EngineConfig& asked, const std::function<void()>& wake) {
   const int wanted = asked.parallel.tensor_parallel_size;
   const int size = backend_.ranks == nullptr ? 1 : backend_.ranks->collectives().size();

@@ -25,7 +25,7 @@ namespace quire {
 
 inline constexpr std::uint64_t kNixlRegistration = 1;  // of the memory: once, at start
 
-// Of the bytes of a block in each of its group's layers, and of whose they are.
+// The seed of a block's sum over all layers of its group: it says whose bytes they are.
 std::uint64_t block_sum_seed(std::string_view key);
 
 // Of what is read from here by numbers that a third party passes on: the block's place is of it.
