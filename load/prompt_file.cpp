@@ -42,8 +42,8 @@ FilePrompt read_line(dom::element row, bool completions, const std::string& wher
   }
   if (row["max_tokens"].get(value) == simdjson::SUCCESS && !value.is_null()) {
     std::int64_t max_tokens = 0;
-    const bool fits = value.get(max_tokens) == simdjson::SUCCESS && max_tokens >= 1 &&
-                      max_tokens <= kMostTokens;
+    const bool fits =
+        value.get(max_tokens) == simdjson::SUCCESS && max_tokens >= 1 && max_tokens <= kMostTokens;
     if (!fits) refuse(where, fmt::format("max_tokens is a whole number from 1 to {}", kMostTokens));
     prompt.max_tokens = static_cast<int>(max_tokens);
   }

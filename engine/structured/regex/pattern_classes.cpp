@@ -23,8 +23,8 @@ CharSet word_chars() {
 CharSet spaces() {
   // Unicode's white space, without U+0085 and U+FEFF, on which dialects differ.
   CharSet set = CharSet::of('\t', '\r');
-  for (const char32_t c : {U' ', U'\u00a0', U'\u1680', U'\u2028', U'\u2029', U'\u202f', U'\u205f',
-                           U'\u3000'}) {
+  for (const char32_t c :
+       {U' ', U'\u00a0', U'\u1680', U'\u2028', U'\u2029', U'\u202f', U'\u205f', U'\u3000'}) {
     set.add(c, c);
   }
   set.add(0x2000, 0x200a);
@@ -37,14 +37,22 @@ bool PatternParser::class_escape(CharSet& set) {
   const char letter = peek();
   switch (letter) {
     case 'd':
-    case 'D': set = digits(); break;
+    case 'D':
+      set = digits();
+      break;
     case 'w':
-    case 'W': set = word_chars(); break;
+    case 'W':
+      set = word_chars();
+      break;
     case 's':
-    case 'S': set = spaces(); break;
+    case 'S':
+      set = spaces();
+      break;
     case 'p':
-    case 'P': break;
-    default: return false;
+    case 'P':
+      break;
+    default:
+      return false;
   }
   ++at_;
   if (letter == 'p' || letter == 'P') set = property();
@@ -56,7 +64,8 @@ bool PatternParser::class_escape(CharSet& set) {
 CharSet PatternParser::property() {
   if (done()) fail("a Unicode property without a name");
   if (++properties_ > kMaxProperties) {
-    throw GrammarFailure(GrammarErrorKind::limit, "regular expression: too many Unicode properties");
+    throw GrammarFailure(GrammarErrorKind::limit,
+                         "regular expression: too many Unicode properties");
   }
   std::size_t length = 1;
   if (take("{")) {
@@ -67,8 +76,8 @@ CharSet PatternParser::property() {
   const std::string_view name = text_.substr(at_, length);
   auto found = chars_of_property(name);
   if (!found) {
-    unsupported(fmt::format("of Unicode's properties general categories are supported, {} is none",
-                            name));
+    unsupported(
+        fmt::format("of Unicode's properties general categories are supported, {} is none", name));
   }
   at_ += length;
   if (peek() == '}' && text_[at_ - length - 1] == '{') ++at_;
@@ -94,22 +103,29 @@ char32_t PatternParser::char_escape() {
   if (static_cast<unsigned char>(letter) >= 0x80) return next_char(text_, at_);
   ++at_;
   switch (letter) {
-    case 'n': return '\n';
-    case 'r': return '\r';
-    case 't': return '\t';
-    case 'f': return '\f';
-    case 'v': return '\v';
+    case 'n':
+      return '\n';
+    case 'r':
+      return '\r';
+    case 't':
+      return '\t';
+    case 'f':
+      return '\f';
+    case 'v':
+      return '\v';
     case '0':
       if (peek() >= '0' && peek() <= '9') fail("octal escapes are not supported");
       return 0;
-    case 'x': return hex(2);
+    case 'x':
+      return hex(2);
     case 'c': {
       const char c = peek();
       if (!((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'))) fail("expected a letter after \\c");
       ++at_;
       return static_cast<char32_t>(c & 31);
     }
-    case 'u': break;
+    case 'u':
+      break;
     default:
       if ((letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z')) {
         fail(fmt::format("no escape \\{}", letter));
@@ -158,7 +174,9 @@ bool PatternParser::class_member(CharSet& set, char32_t& c) {
 PatternNode PatternParser::char_class() {
   const bool negated = take("^");
   if (peek() == ']' && text_.find(']', at_ + 1) != text_.npos) {
-    unsupported("a ] that comes first in a class is a member to some and its end to others: write \\]; this");
+    unsupported(
+        "a ] that comes first in a class is a member to some and its end to others: write \\]; "
+        "this");
   }
   CharSet set;
   while (!take("]")) {

@@ -141,13 +141,15 @@ PatternNode PatternParser::group(int depth) {
   if (take("?")) {
     if (take("<=") || take("<!")) unsupported("look-behind is not supported");
     if (take("P=")) unsupported("back references are not supported");
-    if (take(">") || take("(") || take("|") || take("#")) unsupported("this group is not supported");
+    if (take(">") || take("(") || take("|") || take("#"))
+      unsupported("this group is not supported");
     if (take("P<") || take("<")) {
       const std::size_t end = text_.find('>', at_);
       if (end == std::string_view::npos || end == at_) fail("a group's name without an end");
       at_ = end + 1;
     } else {
-      for (; peek() == 'i' || peek() == 's'; ++at_) (peek() == 'i' ? ignore_case_ : dot_all_) = true;
+      for (; peek() == 'i' || peek() == 's'; ++at_)
+        (peek() == 'i' ? ignore_case_ : dot_all_) = true;
       if (!take(":")) unsupported("these flags are not supported");
     }
   }

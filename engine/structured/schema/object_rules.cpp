@@ -26,13 +26,13 @@ ExprId ObjectRules::build() {
     min_ = std::max(min_, schema.min_properties.value_or(0));
     max_ = std::min(max_, schema.max_properties.value_or(kUnbounded));
     for (const auto& [pattern, unused] : schema.pattern_properties) {
-      const std::pair entry(pattern, schema.pointer + "/patternProperties/" + escaped_pointer(pattern));
+      const std::pair entry(pattern,
+                            schema.pointer + "/patternProperties/" + escaped_pointer(pattern));
       if (has(patterns_, entry)) continue;
       patterns_.push_back(entry);
       if (patterns_.size() <= kMostPatterns) continue;
       throw GrammarFailure(GrammarErrorKind::limit,
-                           "\"patternProperties\" is supported for up to 6 patterns",
-                           entry.second);
+                           "\"patternProperties\" is supported for up to 6 patterns", entry.second);
     }
   }
   collect_keys();
@@ -90,8 +90,7 @@ void ObjectRules::collect_keys() {
     values_.meter_.count(16 + static_cast<std::uint32_t>(what_.schemas.size()));
     const bool needed = wanted.contains(name);
     const bool possible = !absent.contains(name) && name_fits(name);
-    const ExprId value =
-        possible ? values_.value(value_of(name)) : values_.rules_.nothing();
+    const ExprId value = possible ? values_.value(value_of(name)) : values_.rules_.nothing();
     const Rules::Expr& expr = values_.rules_.expr(value);
     const bool never = expr.kind == Rules::Kind::lexeme && expr.what == kNothing;
     const bool free = i >= listed && needed && free_.size() < kMostFree;
@@ -106,8 +105,8 @@ bool ObjectRules::name_fits(const std::string& key) {
   });
 }
 
-// Does the schema itself say what the key's value is? `key` null: one that is not listed and matches
-// the patterns of `matched`.
+// Does the schema itself say what the key's value is? `key` null: one that is not listed and
+// matches the patterns of `matched`.
 bool ObjectRules::declares(const Schema& schema, const std::string* key,
                            const std::vector<bool>& matched) {
   if (schema.additional_properties) return true;
@@ -193,9 +192,8 @@ RegexId ObjectRules::allowed_names(SchemaId rule) {
   for (const Disjunct& one : values_.disjuncts_.of({{rule, false}})) {
     if ((one.types & kString) == 0) continue;
     values_.refuse_undecided(one, kString);
-    const bool lists_values = std::ranges::any_of(one.schemas, [&](SchemaId part) {
-      return values_.document_.at(part).values.has_value();
-    });
+    const bool lists_values = std::ranges::any_of(
+        one.schemas, [&](SchemaId part) { return values_.document_.at(part).values.has_value(); });
     if (!lists_values) {
       allowed.push_back(values_.string_content(one));
       continue;

@@ -37,7 +37,8 @@ class ObjectRules {
   Conjunction free_value(const std::vector<bool>& matched);
   void add_matched_parts(Conjunction& value, const Schema& schema, bool is_listed,
                          const std::vector<bool>& matched) const;
-  void add_unevaluated(Conjunction& value, const std::string* key, const std::vector<bool>& matched);
+  void add_unevaluated(Conjunction& value, const std::string* key,
+                       const std::vector<bool>& matched);
   bool declares(const Schema& schema, const std::string* key, const std::vector<bool>& matched);
   bool name_fits(const std::string& key);
   Graph empty_graph() const;
@@ -49,7 +50,7 @@ class ObjectRules {
 
   ValueRules& values_;
   const Disjunct& what_;
-  std::vector<std::string> names_;  // all that are listed, in order
+  std::vector<std::string> names_;                                // all that are listed, in order
   using OwnedParts = std::vector<std::pair<SchemaId, SchemaId>>;  // whose keyword, and what it says
   std::unordered_map<std::string, OwnedParts> parts_;             // of "properties", by key
   std::unordered_map<std::string, std::vector<Signed>> said_;     // of what_.values, by key
