@@ -14,9 +14,7 @@
 namespace quire {
 
 template <auto... Members>
-struct FieldList {
-  static constexpr std::size_t kNumPlaces = sizeof...(Members);
-};
+struct FieldList {};
 inline constexpr std::nullptr_t kRetired = nullptr;
 
 // Specialised for structs that cannot hold a list.

@@ -20,7 +20,7 @@ struct CpuOptions {
 const char* name_of(CpuIsa isa);
 // The best instruction set of this machine.
 CpuIsa detect_cpu_isa();
-// Of this machine; Ice Lake has it and no AVX512-BF16.
+// Has this machine AVX512-VNNI? Ice Lake has it and no AVX512-BF16.
 bool has_avx512_vnni();
 // Physical cores within this process's affinity mask and cgroup quota; at least 1.
 int available_cores();
@@ -31,7 +31,7 @@ bool use_cores_of_part(int part, int parts);
 std::unique_ptr<Device> make_cpu_device();
 // Owns its workers. One thread at a time may call its operators.
 std::unique_ptr<Ops> make_cpu_ops(const CpuOptions& options = {});
-// Of these operators.
+// What the CPU's operators support.
 const OpsTraits& cpu_traits();
 
 }  // namespace quire

@@ -13,7 +13,7 @@ struct MachineLimits {
   double bf16_gflops = 0, f32_gflops = 0, int8_gops = 0;
 };
 
-// Of instructions up to `best_isa` that the machine has. The best of several passes each.
+// Measures what the machine reaches with instructions up to `best_isa`: the best of several passes.
 MachineLimits probe_machine(int threads, CpuIsa best_isa = CpuIsa::amx_bf16);
 
 }  // namespace quire

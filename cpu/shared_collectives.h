@@ -11,7 +11,7 @@ namespace quire {
 
 // What a rank brings: two buffers and counts.
 inline constexpr std::size_t kSharedCollectivesBytes = (std::size_t{2} << 20) + 128;
-// Of the memory, which begins as zeros.
+// Size of the ranks' shared memory, which begins as zeros.
 std::size_t shared_collectives_bytes(int size);
 // memory and fate outlive it.
 std::unique_ptr<Collectives> make_shared_collectives(std::byte* memory, SharedFate& fate, int rank,

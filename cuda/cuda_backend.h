@@ -37,7 +37,7 @@ struct CudaOpsOptions {
   double choosing_seconds = 2.5;
 };
 std::unique_ptr<Ops> make_cuda_ops(Device& device, const CudaOpsOptions& options = {});
-// Of these operators, on machines without CUDA too.
+// What CUDA's operators support; can be asked on machines without CUDA, too.
 const OpsTraits& cuda_traits();
 
 // Devices that this process sees.
@@ -52,7 +52,7 @@ struct CudaRank {
 };
 // Why there can be none (no NCCL, or too old a one), in one sentence; empty when they can.
 std::string cuda_ranks_unavailable();
-// Of the library: "NCCL 2.27.3".
+// Name and version of the library of the ranks: "NCCL 2.27.3".
 std::string cuda_ranks_library();
 // Throws Failure. Called once, by one of them.
 CudaRanksId make_cuda_ranks_id();

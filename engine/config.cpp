@@ -254,7 +254,7 @@ Result<void> check_peer_block_size(const KvTransferConfig& transfer) {
   return {};
 }
 
-// Whoever decodes is written to, so he must be reached as well.
+// The server that decodes is written to, so it must be reached as well.
 Result<void> check_mooncake(const KvTransferConfig& transfer) {
   if (!transfer.uses_mooncake()) return {};
   const std::string_view kTcp = "over KvTransferConfig::plane mooncake must be HOST:PORT, not ";

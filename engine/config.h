@@ -30,7 +30,7 @@ struct KvEventsConfig {
   std::optional<int> buffer_steps = {};     // batches kept for replay; unset: 10,000
   std::optional<int> high_water_mark = {};  // unsent batches, 0: no limit; unset: 100,000
   bool int_hashes = true;                   // the low 64 bits of a hash instead of all bytes
-  // Of the first block's hash; routers that hash prompts themselves need the same. Unset: random.
+  // Seeds the first block's hash; routers that hash prompts themselves need it too. Unset: random.
   std::optional<std::string> hash_seed = {};
 
   using Fields =
@@ -164,8 +164,8 @@ struct KvPeer {
   using Fields = FieldList<&KvPeer::address>;
 };
 
-// Of the plane nixl: the library, and what vLLM servers on the other side were started with. They
-// compare a hash of it before anything else (engine/kv_nixl/profile.h).
+// Settings of the plane nixl: the library, and what vLLM servers on the other side were started
+// with, of which they compare a hash before anything else (engine/kv_nixl/profile.h).
 struct NixlConfig {
   std::string library = {};         // libnixl_capi.so; empty: as the loader finds it
   std::string profile = {};         // "vllm-0.33.0"; empty: the newest that is known

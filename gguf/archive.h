@@ -23,7 +23,7 @@ class Archive {
   // Throws Failure for shards that are missing, contradict each other or name a tensor twice.
   explicit Archive(const std::filesystem::path& path);
 
-  // Of the first shard, which has the model's.
+  // The model's metadata, which is in the first shard.
   const Metadata& metadata() const { return shards_.front()->header.metadata; }
   const std::vector<std::unique_ptr<Shard>>& shards() const { return shards_; }
   const TensorInfo* find(std::string_view tensor) const;  // null: not there

@@ -63,7 +63,7 @@ class Metadata {
   std::string_view need_text(std::string_view key) const;
 
   const std::filesystem::path& file() const { return file_; }
-  // Of a key, whether it is there or not.
+  // Throws Failure about a key, whether it is there or not.
   [[noreturn]] void fail(std::string_view key, const std::string& problem,
                          ErrorCode code = ErrorCode::invalid_argument) const;
 

@@ -60,7 +60,8 @@ milliseconds retry_after(const net::Response& reply) {
   const std::string_view text = reply.header("Retry-After");
   int seconds = 0;
   std::from_chars(text.data(), text.data() + text.size(), seconds);
-  return std::clamp(milliseconds(std::int64_t{1000} * seconds), milliseconds(0), kLongestRetryAfter);
+  return std::clamp(milliseconds(std::int64_t{1000} * seconds), milliseconds(0),
+                    kLongestRetryAfter);
 }
 
 [[noreturn]] void refuse(const net::Response& reply, const std::string& what, bool has_token) {
@@ -77,7 +78,8 @@ milliseconds retry_after(const net::Response& reply) {
                      : "there is no such model, or it needs a token: set HF_TOKEN");
       break;
     case 403:
-      fail(ErrorCode::unauthorized, "it may not be read with this token; accept its terms on its page first");
+      fail(ErrorCode::unauthorized,
+           "it may not be read with this token; accept its terms on its page first");
       break;
     case 404:
       fail(ErrorCode::not_found, "there is no such model, revision or file");
@@ -85,7 +87,8 @@ milliseconds retry_after(const net::Response& reply) {
     case 429:
       throw Passing(what + ": too many requests" + said, retry_after(reply));
     default:
-      if (reply.status >= 500) throw Passing(what + ": HTTP " + std::to_string(reply.status) + said, retry_after(reply));
+      if (reply.status >= 500)
+        throw Passing(what + ": HTTP " + std::to_string(reply.status) + said, retry_after(reply));
       fail(ErrorCode::unavailable, "HTTP " + std::to_string(reply.status));
   }
   std::abort();  // not reached
@@ -138,9 +141,8 @@ RepoFile file_of(const Json& sibling) {
     file.is_large = true;
     file.hash = large->text({"sha256", "oid"}).value_or("");
   }
-  const bool is_hash = std::ranges::all_of(file.hash, [](char c) {
-    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-  });
+  const bool is_hash = std::ranges::all_of(
+      file.hash, [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
   if (!is_hash || file.hash.size() != (file.is_large ? 64U : 40U)) sibling.fail("has no hash");
   return file;
 }
@@ -153,7 +155,8 @@ std::uint64_t begin_of(const net::Response& head) {
   std::uint64_t begin = 0;
   if (range.starts_with(kBytes)) {
     range.remove_prefix(kBytes.size());
-    if (std::from_chars(range.data(), range.data() + range.size(), begin).ec == std::errc()) return begin;
+    if (std::from_chars(range.data(), range.data() + range.size(), begin).ec == std::errc())
+      return begin;
   }
   throw Passing("a part of the file came that does not say which");
 }
@@ -193,21 +196,22 @@ net::Response Hub::get(net::Client& client, net::Url url, const net::Headers& mo
     net::Response reply = client.send(request, last);
     const std::string_view location = reply.header("Location");
     if (reply.status / 100 != 3 || location.empty()) return reply;
-    if (redirects == kMaxRedirects) throw Failure(ErrorCode::unavailable, url.text() + ": sent round and round");
+    if (redirects == kMaxRedirects)
+      throw Failure(ErrorCode::unavailable, url.text() + ": sent round and round");
     const net::Url next = url.resolve(location);
-    if (url.tls && !next.tls) throw Failure(ErrorCode::unavailable, url.text() + ": sent on without TLS");
+    if (url.tls && !next.tls)
+      throw Failure(ErrorCode::unavailable, url.text() + ": sent on without TLS");
     url = next;
   }
 }
 
 RepoInfo Hub::info(const ModelName& name) const {
   net::Client client(options_.patience);
-  const net::Url url = options_.endpoint.with_path(
-      "/api/models/" + name.repo + "/revision/" + [&] {
-        std::string revision;  // one part of the path, whatever is in it
-        for (const char c : name.revision) c == '/' ? revision += "%2F" : revision += c;
-        return revision;
-      }() + "?blobs=true");
+  const net::Url url = options_.endpoint.with_path("/api/models/" + name.repo + "/revision/" + [&] {
+    std::string revision;  // one part of the path, whatever is in it
+    for (const char c : name.revision) c == '/' ? revision += "%2F" : revision += c;
+    return revision;
+  }() + "?blobs=true");
   RepoInfo info;
   persist(options_, [&](bool&) {
     const net::Response reply = get(client, url, {}, nullptr);
@@ -229,8 +233,8 @@ RepoInfo Hub::info(const ModelName& name) const {
 void Hub::read(const std::string& repo, const std::string& commit, const RepoFile& file,
                std::uint64_t offset, const TakeBytes& take) const {
   net::Client client(options_.patience);
-  const net::Url url = options_.endpoint.with_path(
-      "/" + repo + "/resolve/" + commit + "/" + net::percent_encode_path(file.path));
+  const net::Url url = options_.endpoint.with_path("/" + repo + "/resolve/" + commit + "/" +
+                                                   net::percent_encode_path(file.path));
   std::uint64_t at = offset;
   std::uint64_t furthest = offset;
   persist(options_, [&](bool& moved) {
@@ -241,7 +245,8 @@ void Hub::read(const std::string& repo, const std::string& commit, const RepoFil
     const auto sink = [&](const net::Response& head, std::string_view piece) {
       if (!began) {
         const std::uint64_t begin = begin_of(head);
-        if (begin != 0 && begin != at) throw Passing(file.path + ": another part came than was asked for");
+        if (begin != 0 && begin != at)
+          throw Passing(file.path + ": another part came than was asked for");
         at = begin;
         began = true;
       }

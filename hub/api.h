@@ -28,7 +28,7 @@ struct HubOptions {
 struct RepoFile {
   std::string path;
   std::uint64_t size = 0;
-  std::string hash;       // SHA-256 of a large file, else SHA-1 of a git blob; names it in the cache
+  std::string hash;  // SHA-256 of a large file, else SHA-1 of a git blob; names it in the cache
   bool is_large = false;  // kept outside of git
 };
 

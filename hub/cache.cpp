@@ -79,7 +79,8 @@ Cache Cache::of_environment() {
   if (cache.empty()) {
     const auto home = environment("HOME");
     if (home.empty()) {
-      throw Failure(ErrorCode::invalid_argument, "there is no place for models: set HF_HOME or HOME");
+      throw Failure(ErrorCode::invalid_argument,
+                    "there is no place for models: set HF_HOME or HOME");
     }
     cache = fs::path(home) / ".cache";
   }
@@ -162,17 +163,20 @@ std::vector<std::string> shards_of(const fs::path& index) {
   }
   for (const std::string& name : names) {
     if (!is_safe_path(name)) {
-      throw Failure(ErrorCode::invalid_argument, index.string() + ": names a file outside of the model");
+      throw Failure(ErrorCode::invalid_argument,
+                    index.string() + ": names a file outside of the model");
     }
   }
-  if (names.empty()) throw Failure(ErrorCode::invalid_argument, index.string() + ": names no weights");
+  if (names.empty())
+    throw Failure(ErrorCode::invalid_argument, index.string() + ": names no weights");
   return {names.begin(), names.end()};
 }
 
 std::vector<std::string> numbered_shards(const std::vector<std::string>& files) {
   static const std::regex kForm("([^/]*)-([0-9]{1,6})-of-([0-9]{1,6})\\.safetensors");
   std::vector<std::string> shards;
-  std::map<std::pair<std::string, std::string>, std::set<int>> sets;  // by what is before and behind
+  std::map<std::pair<std::string, std::string>, std::set<int>>
+      sets;  // by what is before and behind
   for (const std::string& file : files) {
     std::smatch parts;
     if (file.starts_with("consolidated") || !std::regex_match(file, parts, kForm)) continue;

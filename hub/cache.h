@@ -50,8 +50,8 @@ class Cache {
 // numbered.
 bool is_complete(const std::filesystem::path& folder);
 
-// Of `files`, those that are weights by their numbers, "model-00002-of-00003.safetensors", as a folder
-// without an index is read; none where one of them is missing.
+// Those of `files` that are numbered weights, "model-00002-of-00003.safetensors", as they are read
+// in a folder without an index; none where a number is missing.
 std::vector<std::string> numbered_shards(const std::vector<std::string>& files);
 
 // The files that model.safetensors.index.json names, in order; Failure where one is not safe.

@@ -56,9 +56,7 @@ ModelName ModelName::parse(std::string_view text) {
   return name;
 }
 
-std::string ModelName::text() const {
-  return revision == "main" ? repo : repo + "@" + revision;
-}
+std::string ModelName::text() const { return revision == "main" ? repo : repo + "@" + revision; }
 
 bool looks_like_name(std::string_view text) { return is_repo(text.substr(0, text.find('@'))); }
 

@@ -35,7 +35,8 @@ constexpr std::size_t kReadSize = 1 << 20;
 
 class Descriptor {
  public:
-  Descriptor(const fs::path& file, int flags) : file_(file), fd_(::open(file.c_str(), flags | O_CLOEXEC, 0644)) {
+  Descriptor(const fs::path& file, int flags)
+      : file_(file), fd_(::open(file.c_str(), flags | O_CLOEXEC, 0644)) {
     if (fd_ < 0) fail_on(file, errno);
   }
   ~Descriptor() { ::close(fd_); }
@@ -165,10 +166,13 @@ void check_room(const Pulling& pulling, const std::vector<RepoFile>& files) {
   const std::uint64_t missing = missing_bytes(pulling, files);
   if (missing <= free) return;
   constexpr double kGib = 1 << 30;
-  const auto gib = [](std::uint64_t bytes) { return std::to_string(static_cast<double>(bytes) / kGib).substr(0, 5) + " GiB"; };
-  throw Failure(ErrorCode::internal, pulling.name.text() + ": " + gib(missing) + " are still to come, and " +
-                                         pulling.cache.root().string() + " has " + gib(free) +
-                                         " left; make room, or set HF_HOME to a place on another disk");
+  const auto gib = [](std::uint64_t bytes) {
+    return std::to_string(static_cast<double>(bytes) / kGib).substr(0, 5) + " GiB";
+  };
+  throw Failure(ErrorCode::internal,
+                pulling.name.text() + ": " + gib(missing) + " are still to come, and " +
+                    pulling.cache.root().string() + " has " + gib(free) +
+                    " left; make room, or set HF_HOME to a place on another disk");
 }
 
 // Several at a time, the largest first. The first failure ends the others.
@@ -212,9 +216,17 @@ const RepoFile* find_file(const RepoInfo& info, std::string_view path) {
 }  // namespace
 
 bool is_needed(const std::string& path) {
-  constexpr std::array<std::string_view, 11> kNames = {
-      "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json",
-      "special_tokens_map.json", "added_tokens.json", "chat_template.json", "chat_template.jinja", "quantize_config.json", "quant_config.json", kIndex};
+  constexpr std::array<std::string_view, 11> kNames = {"config.json",
+                                                       "generation_config.json",
+                                                       "tokenizer.json",
+                                                       "tokenizer_config.json",
+                                                       "special_tokens_map.json",
+                                                       "added_tokens.json",
+                                                       "chat_template.json",
+                                                       "chat_template.jinja",
+                                                       "quantize_config.json",
+                                                       "quant_config.json",
+                                                       kIndex};
   return std::ranges::find(kNames, path) != kNames.end() ||
          (path.starts_with("additional_chat_templates/") && path.ends_with(".jinja"));
 }
@@ -254,14 +266,16 @@ fs::path pull(const Hub& hub, const Cache& cache, const ModelName& name, const P
   }
   const RepoInfo info = hub.info(name);
   if (find_file(info, "config.json") == nullptr) {
-    throw Failure(ErrorCode::unsupported, name.text() + " has no config.json: it is not a model in "
-                                                        "Hugging Face's format, or a part of one");
+    throw Failure(ErrorCode::unsupported, name.text() +
+                                              " has no config.json: it is not a model in "
+                                              "Hugging Face's format, or a part of one");
   }
   if (find_file(info, kIndex) == nullptr && weights_of(info, {}).empty()) {
-    throw Failure(ErrorCode::unsupported,
-                  name.text() + " has no model.safetensors and no " + std::string(kIndex) +
-                      ", nor all of shards that are numbered: other formats (GGUF, PyTorch's) are not "
-                      "pulled");
+    throw Failure(
+        ErrorCode::unsupported,
+        name.text() + " has no model.safetensors and no " + std::string(kIndex) +
+            ", nor all of shards that are numbered: other formats (GGUF, PyTorch's) are not "
+            "pulled");
   }
   Pulling pulling{hub, cache, name, progress, info.commit};
   std::vector<RepoFile> small;

@@ -16,8 +16,8 @@ namespace quire::hub {
 
 // Read by others while pull() runs.
 struct PullProgress {
-  std::atomic<std::uint64_t> total{0};    // bytes of all files that are known to be needed
-  std::atomic<std::uint64_t> present{0};  // of them on this disk, earlier ones included
+  std::atomic<std::uint64_t> total{0};     // bytes of all files that are known to be needed
+  std::atomic<std::uint64_t> present{0};   // of them on this disk, earlier ones included
   std::atomic<std::uint64_t> received{0};  // bytes that came over the network
   std::atomic<int> files{0};
   std::atomic<int> files_done{0};

@@ -11,8 +11,8 @@ enum class ArrivalKind : std::uint8_t { poisson, constant, gamma };
 struct ArrivalOptions {
   ArrivalKind kind = ArrivalKind::poisson;
   double rate = 0;  // requests a second on average; 0: a closed loop
-  // Of gamma arrivals, the shape of the gaps' distribution: 1 is Poisson, below that requests come in
-  // bursts, above more evenly.
+  // Of gamma arrivals, the shape of the gaps' distribution: 1 is Poisson, below that requests come
+  // in bursts, above more evenly.
   double burstiness = 1;
   // The rate moves in a straight line to this one within `ramp_seconds`, and stays; 0: no ramp.
   double ramp_to = 0;

@@ -38,15 +38,17 @@ bool completes(const BenchServe& flags, bool completes) {
   } else if (flags.backend == "openai" || flags.backend == "vllm") {
     completes = true;
   } else if (!flags.backend.empty()) {
-    refuse(fmt::format("--backend {}: quire-load speaks openai-chat, openai and vllm", flags.backend));
+    refuse(
+        fmt::format("--backend {}: quire-load speaks openai-chat, openai and vllm", flags.backend));
   }
   if (flags.endpoint.empty()) return completes;
   if (flags.endpoint != kChat && flags.endpoint != kText)
     refuse(fmt::format("--endpoint {}: quire-load asks {} or {}", flags.endpoint, kChat, kText));
   const bool asks_text = flags.endpoint == kText;
   if (!flags.backend.empty() && asks_text != completes) {
-    refuse(fmt::format("--endpoint {} does not go with --backend {}: openai-chat asks {}, openai and vllm {}",
-                       flags.endpoint, flags.backend, kChat, kText));
+    refuse(fmt::format(
+        "--endpoint {} does not go with --backend {}: openai-chat asks {}, openai and vllm {}",
+        flags.endpoint, flags.backend, kChat, kText));
   }
   return asks_text;
 }
@@ -60,9 +62,10 @@ void check_dataset(const BenchServe& flags, const Options& options) {
   } else if (name == "sharegpt" || name == "custom") {
     if (!has_file) refuse(fmt::format("--dataset-name {} needs a --dataset-path", name));
   } else {
-    refuse(fmt::format("--dataset-name {}: quire-load has random (with --random-prefix-len for a text that all "
-                       "share), and sharegpt and custom with a --dataset-path",
-                       name));
+    refuse(fmt::format(
+        "--dataset-name {}: quire-load has random (with --random-prefix-len for a text that all "
+        "share), and sharegpt and custom with a --dataset-path",
+        name));
   }
 }
 
@@ -78,8 +81,10 @@ void set_goodput(const BenchServe& flags, Options& options) {
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     const bool is_number = error == std::errc() && end == text.data() + text.size() && value > 0;
     if (level == nullptr || !is_number)
-      refuse(fmt::format("--goodput {}: pairs such as ttft:500 are expected, of ttft, tpot and e2el, "
-                         "in milliseconds", one));
+      refuse(
+          fmt::format("--goodput {}: pairs such as ttft:500 are expected, of ttft, tpot and e2el, "
+                      "in milliseconds",
+                      one));
     *level = value;
   }
 }
@@ -116,11 +121,15 @@ void add_bench_serve_flags(CLI::App& app, BenchServe& flags) {
       ->expected(1, 3);
   add("--result-filename", flags.result_file, "--json");
   add("--result-dir", flags.result_folder, "Folder of --result-filename");
-  app.add_flag("--save-result", flags.save_result, "--json, as quire-load.json where nothing names it")
+  app.add_flag("--save-result", flags.save_result,
+               "--json, as quire-load.json where nothing names it")
       ->group(kGroup);
-  add("--percentile-metrics", flags.metrics, "Of ttft, tpot, itl and e2el: all are reported anyway");
-  add("--metric-percentiles", flags.percentiles, "Of 50, 90, 95, 99 and 99.9: all are reported anyway");
-  app.add_flag("--trust-remote-code", flags.trusts_code, "Changes nothing: no code is loaded")->group(kGroup);
+  add("--percentile-metrics", flags.metrics,
+      "Of ttft, tpot, itl and e2el: all are reported anyway");
+  add("--metric-percentiles", flags.percentiles,
+      "Of 50, 90, 95, 99 and 99.9: all are reported anyway");
+  app.add_flag("--trust-remote-code", flags.trusts_code, "Changes nothing: no code is loaded")
+      ->group(kGroup);
 }
 
 void apply(const BenchServe& flags, Options& options) {

@@ -104,9 +104,10 @@ asio::awaitable<void> exchange(Stream& stream, boost::beast::flat_buffer& buffer
 }
 
 template <class Stream>
-asio::awaitable<http::response<http::string_body>> fetch(
-    Stream& stream, boost::beast::flat_buffer& buffer,
-    http::request<http::empty_body>& request, std::chrono::milliseconds most_silence) {
+asio::awaitable<http::response<http::string_body>> fetch(Stream& stream,
+                                                         boost::beast::flat_buffer& buffer,
+                                                         http::request<http::empty_body>& request,
+                                                         std::chrono::milliseconds most_silence) {
   limit_silence(stream, most_silence);
   co_await http::async_write(stream, request, asio::use_awaitable);
   http::response<http::string_body> response;
@@ -178,8 +179,8 @@ Client::~Client() = default;
 
 asio::awaitable<void> Client::connect() {
   if (connection_) co_return;
-  AnyStream stream = co_await connect_to(executor_, target_.url, target_.check_certificate,
-                                         target_.most_silence);
+  AnyStream stream =
+      co_await connect_to(executor_, target_.url, target_.check_certificate, target_.most_silence);
   connection_.reset(new Connection{.stream = std::move(stream), .buffer = {}});
 }
 

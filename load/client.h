@@ -66,7 +66,8 @@ class Client {
   // Never throws for what the network or the server does: that is the outcome.
   boost::asio::awaitable<Record> post(const std::string& path, const std::string& body, double due,
                                       std::string& answer);
-  // A small GET; throws HttpRefusal when there is no 200, Failure with why there is no reply at all.
+  // A small GET; throws HttpRefusal when there is no 200, Failure with why there is no reply at
+  // all.
   boost::asio::awaitable<std::string> get(const std::string& path);
 
  private:

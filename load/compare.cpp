@@ -45,10 +45,11 @@ std::vector<PairedRatio> paired_ratios(const std::vector<PairedRun>& runs) {
 }
 
 std::string paired_table(const std::vector<PairedRun>& runs) {
-  std::string text = fmt::format("{:<26}{:>10}{:>10}{:>10}   a / b of {} pairs\n", "", "median", "least",
-                                 "most", runs.size());
+  std::string text = fmt::format("{:<26}{:>10}{:>10}{:>10}   a / b of {} pairs\n", "", "median",
+                                 "least", "most", runs.size());
   for (const PairedRatio& one : paired_ratios(runs)) {
-    text += fmt::format("{:<26}{:>10.3f}{:>10.3f}{:>10.3f}\n", one.name, one.median, one.least, one.most);
+    text += fmt::format("{:<26}{:>10.3f}{:>10.3f}{:>10.3f}\n", one.name, one.median, one.least,
+                        one.most);
   }
   return text;
 }

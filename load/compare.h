@@ -1,6 +1,6 @@
 #pragma once
-// Two servers under the same load in turn: what else the machines do is the same for both, so ratios
-// of neighbouring runs hold where absolute figures do not.
+// Two servers under the same load in turn: what else the machines do is the same for both, so
+// ratios of neighbouring runs hold where absolute figures do not.
 
 #include <string>
 #include <vector>

@@ -20,11 +20,16 @@ using Points = std::vector<Point>;
 std::string escaped(const std::string& text) {
   std::string out;
   for (const char c : text) {
-    if (c == '<') out += "&lt;";
-    else if (c == '>') out += "&gt;";
-    else if (c == '&') out += "&amp;";
-    else if (c == '"') out += "&quot;";
-    else out += c;
+    if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else if (c == '&')
+      out += "&amp;";
+    else if (c == '"')
+      out += "&quot;";
+    else
+      out += c;
   }
   return out;
 }
@@ -35,7 +40,8 @@ std::string short_number(double value) {
 }
 
 // A line for each run; both axes from zero.
-std::string plot(const std::string& title, const std::string& x_name, const std::vector<Points>& lines) {
+std::string plot(const std::string& title, const std::string& x_name,
+                 const std::vector<Points>& lines) {
   double x_top = 0, y_top = 0;
   for (const Points& line : lines) {
     for (const Point& p : line) {
@@ -45,17 +51,19 @@ std::string plot(const std::string& title, const std::string& x_name, const std:
   }
   if (x_top <= 0 || y_top <= 0) return "";
   const auto x_at = [&](double x) { return kLeft + x / x_top * (kWidth - kLeft - 8); };
-  const auto y_at = [&](double y) { return kHeight - kBottom - y / y_top * (kHeight - kBottom - 8); };
+  const auto y_at = [&](double y) {
+    return kHeight - kBottom - y / y_top * (kHeight - kBottom - 8);
+  };
   std::string svg = fmt::format("<figure><figcaption>{}</figcaption><svg viewBox=\"0 0 {} {}\">",
                                 escaped(title), kWidth, kHeight);
   for (int i = 0; i <= 4; ++i) {
     const double x = x_top * i / 4, y = y_top * i / 4;
-    svg += fmt::format("<line class=g x1={0:.1f} x2={1:.1f} y1={2:.1f} y2={2:.1f} />", kLeft, kWidth - 8,
-                       y_at(y));
+    svg += fmt::format("<line class=g x1={0:.1f} x2={1:.1f} y1={2:.1f} y2={2:.1f} />", kLeft,
+                       kWidth - 8, y_at(y));
     svg += fmt::format("<text x={:.1f} y={:.1f} text-anchor=end>{}</text>", kLeft - 4, y_at(y) + 4,
                        short_number(y));
-    svg += fmt::format("<text x={:.1f} y={:.1f} text-anchor=middle>{}{}</text>", x_at(x), kHeight - 10,
-                       short_number(x), i == 4 ? " " + x_name : "");
+    svg += fmt::format("<text x={:.1f} y={:.1f} text-anchor=middle>{}{}</text>", x_at(x),
+                       kHeight - 10, short_number(x), i == 4 ? " " + x_name : "");
   }
   for (std::size_t i = 0; i < lines.size(); ++i) {
     svg += fmt::format("<polyline stroke=\"{}\" points=\"", kColours[i % std::size(kColours)]);
@@ -73,7 +81,8 @@ Points distribution(std::vector<double> samples) {
   const std::size_t n = samples.size();
   for (std::size_t i = 0; i < n; ++i) {
     const bool shown = i * kPoints / n != (i + 1) * kPoints / n || i + 20 > n;
-    if (shown) points.push_back({samples[i], 100 * static_cast<double>(i + 1) / static_cast<double>(n)});
+    if (shown)
+      points.push_back({samples[i], 100 * static_cast<double>(i + 1) / static_cast<double>(n)});
   }
   return points;
 }
@@ -125,7 +134,8 @@ Points gaps(const HtmlRun& run) {
   return distribution(std::move(samples));
 }
 
-constexpr const char* kHead = R"(<!doctype html><html lang=en><meta charset=utf-8><title>quire-load</title><style>
+constexpr const char* kHead =
+    R"(<!doctype html><html lang=en><meta charset=utf-8><title>quire-load</title><style>
 body{font:15px/1.5 system-ui,sans-serif;max-width:1180px;margin:2em auto;padding:0 1em;color:#111}
 figure{display:inline-block;width:560px;max-width:100%;margin:0 8px 16px 0}figcaption{font-weight:600}
 svg{width:100%}text{font-size:11px;fill:#555}.g{stroke:#ddd}polyline{fill:none;stroke-width:1.6}
@@ -145,15 +155,16 @@ std::string html_report(const std::vector<HtmlRun>& runs,
   }
   html += "</table>\n";
   for (std::size_t i = 0; i < runs.size(); ++i) {
-    html += fmt::format("<h2 style=\"color:{}\">{}</h2><pre>{}</pre>\n", kColours[i % std::size(kColours)],
-                        escaped(runs[i].name), escaped(runs[i].report.table()));
+    html += fmt::format("<h2 style=\"color:{}\">{}</h2><pre>{}</pre>\n",
+                        kColours[i % std::size(kColours)], escaped(runs[i].name),
+                        escaped(runs[i].report.table()));
   }
   html += plot("Time to first token, % of requests", "ms", of_each(runs, [](const HtmlRun& run) {
-    return latencies(run, [](const Record& r) { return r.first_token - r.due; });
-  }));
+                 return latencies(run, [](const Record& r) { return r.first_token - r.due; });
+               }));
   html += plot("End to end, % of requests", "ms", of_each(runs, [](const HtmlRun& run) {
-    return latencies(run, [](const Record& r) { return r.end - r.due; });
-  }));
+                 return latencies(run, [](const Record& r) { return r.end - r.due; });
+               }));
   html += plot("Between chunks, % of gaps", "ms", of_each(runs, gaps));
   html += plot("Output tokens of requests that ended in a second", "s",
                of_each(runs, [](const HtmlRun& run) { return tokens_by_second(run.records); }));

@@ -66,8 +66,8 @@ constexpr int kExitNotWritten = 7;     // as quire's commands have it
 // The servers that take one load, and all that was seen of them.
 struct Side {
   std::vector<std::string> urls;
-  std::string model = {};                  // as resolved
-  std::vector<Record> records = {};        // of all its runs
+  std::string model = {};            // as resolved
+  std::vector<Record> records = {};  // of all its runs
   double cpu_seconds = 0;
   double begin = 0;          // of the next run, after those before
   bool interrupted = false;  // its latest run
@@ -201,9 +201,9 @@ void refuse_missing_values(const CLI::App& app, int argc, char** argv) {
     if (word.starts_with("--") && word.find('=') == word.size() - 1)
       throw CLI::ValidationError(std::string(flag_name(word)), "needs a value behind =");
   if (missing.flag.empty()) return;
-  throw CLI::ValidationError(missing.flag, "needs a value" + (missing.before.empty()
-                                                                  ? std::string()
-                                                                  : " before " + missing.before));
+  throw CLI::ValidationError(
+      missing.flag,
+      "needs a value" + (missing.before.empty() ? std::string() : " before " + missing.before));
 }
 
 }  // namespace

@@ -24,7 +24,8 @@ void add_server_flags(CLI::App& app, Options& o) {
                  "Model name (default: the first that /v1/models lists)");
   app.add_option("--api-key", o.api_key, "Bearer key");
   app.add_flag("--insecure", o.insecure, "Take any certificate");
-  app.add_option("--wait-ready,--ready-check-timeout-sec", o.patience, "Wait up to so many seconds for the server")
+  app.add_option("--wait-ready,--ready-check-timeout-sec", o.patience,
+                 "Wait up to so many seconds for the server")
       ->capture_default_str();
   app.add_option("--silence-timeout", o.silence,
                  "A request has failed when nothing came for so many seconds")
@@ -102,9 +103,11 @@ void add_timing_flags(CLI::App& app, Options& o) {
 void add_prompt_flags(CLI::App& app, Options& o) {
   WorkloadOptions& w = o.workload;
   app.add_option("--prompts,--dataset-path", w.prompts,
-                 "JSONL with \"messages\" (\"prompt\" with --completions) and maybe \"max_tokens\", or ShareGPT's JSON");
-  app.add_option("--trace", w.trace,
-                 "Send recorded traffic at its own times: Mooncake's JSONL, BurstGPT's or Azure's CSV");
+                 "JSONL with \"messages\" (\"prompt\" with --completions) and maybe "
+                 "\"max_tokens\", or ShareGPT's JSON");
+  app.add_option(
+      "--trace", w.trace,
+      "Send recorded traffic at its own times: Mooncake's JSONL, BurstGPT's or Azure's CSV");
   app.add_option("--trace-speed", o.run.trace_speed, "2: twice as fast as it was recorded")
       ->check(above_0())
       ->capture_default_str();
@@ -122,9 +125,10 @@ void add_prompt_flags(CLI::App& app, Options& o) {
                  w.output_tokens, "max_tokens")
       ->check(CLI::Range(1, 16 << 20))
       ->capture_default_str();
-  app.add_option("--length-spread", w.length_spread,
-                 "Synthetic lengths are log-normal around the two above; conversations have about 1; "
-                 "0: all the same")
+  app.add_option(
+         "--length-spread", w.length_spread,
+         "Synthetic lengths are log-normal around the two above; conversations have about 1; "
+         "0: all the same")
       ->check(CLI::Range(0.0, 3.0))
       ->capture_default_str();
   app.add_option("--range-ratio,--random-range-ratio", w.range_ratio,
@@ -146,7 +150,8 @@ void add_prompt_flags(CLI::App& app, Options& o) {
 void add_report_flags(CLI::App& app, Options& o) {
   app.add_option("--slo-ttft-ms", o.slo_ttft_ms, "Service level for goodput: time to first token");
   app.add_option("--slo-itl-ms", o.slo_itl_ms, "Service level for goodput: p99 between chunks");
-  app.add_option("--slo-tpot-ms", o.slo_tpot_ms, "Service level for goodput: time per output token");
+  app.add_option("--slo-tpot-ms", o.slo_tpot_ms,
+                 "Service level for goodput: time per output token");
   app.add_option("--slo-e2e-ms", o.slo_e2e_ms, "Service level for goodput: the whole request");
   app.add_option("--compare-url", o.other_url,
                  "A second server: both get the same load in turn, --repeats times; ratios are of "
@@ -178,7 +183,8 @@ void add_flags(CLI::App& app, Options& options) {
 
 void settle(const CLI::App& app, Options& o) {
   const auto given = [&](const char* flag) { return app.count(flag) > 0; };
-  refuse_if((given("--host") || given("--port")) && given("--url"), "--host and --port stand for a --url: not both");
+  refuse_if((given("--host") || given("--port")) && given("--url"),
+            "--host and --port stand for a --url: not both");
   apply(o.bench_serve, o);
   if (given("--burstiness") && !given("--arrivals")) o.run.arrivals.kind = ArrivalKind::gamma;
   const bool is_trace = !o.workload.trace.empty();
@@ -193,8 +199,9 @@ void settle(const CLI::App& app, Options& o) {
             "--requests 0 needs a --duration");
   refuse_if(is_trace && given("--rate"), "a --trace has times of its own: without --rate");
   refuse_if(!is_trace && given("--trace-speed"), "--trace-speed needs a --trace");
-  refuse_if(!given("--rate") && (given("--arrivals") || given("--burstiness") || given("--ramp-to")),
-            "--arrivals, --burstiness and --ramp-to need a --rate");
+  refuse_if(
+      !given("--rate") && (given("--arrivals") || given("--burstiness") || given("--ramp-to")),
+      "--arrivals, --burstiness and --ramp-to need a --rate");
   refuse_if(given("--burstiness") && o.run.arrivals.kind != ArrivalKind::gamma,
             "--burstiness needs --arrivals gamma");
   refuse_if(given("--ramp-to") && o.run.seconds == 0, "--ramp-to needs a --duration");
@@ -202,19 +209,23 @@ void settle(const CLI::App& app, Options& o) {
   refuse_if(o.sweep && (is_open || given("--compare-url")),
             "--sweep is a closed loop on one server: without --rate, --trace and --compare-url");
   const bool is_synthetic = o.workload.prompts.empty() && !is_trace;
-  refuse_if(!is_synthetic && (given("--input-length") || given("--shared-prefix-length") ||
-                              given("--length-spread") || given("--range-ratio")),
-            "--input-length, --shared-prefix-length, --length-spread and --range-ratio are of synthetic "
-            "prompts: without --prompts and --trace");
-  refuse_if(given("--length-spread") && given("--range-ratio"), "--length-spread and --range-ratio: only one of them");
-  refuse_if(is_trace && given("--output-tokens"), "a --trace has lengths of its own: without --output-tokens");
+  refuse_if(
+      !is_synthetic && (given("--input-length") || given("--shared-prefix-length") ||
+                        given("--length-spread") || given("--range-ratio")),
+      "--input-length, --shared-prefix-length, --length-spread and --range-ratio are of synthetic "
+      "prompts: without --prompts and --trace");
+  refuse_if(given("--length-spread") && given("--range-ratio"),
+            "--length-spread and --range-ratio: only one of them");
+  refuse_if(is_trace && given("--output-tokens"),
+            "a --trace has lengths of its own: without --output-tokens");
   // Scripts for vLLM's give it always: there it also counts what it was answered.
   refuse_if(!o.workload.prompts.empty() && given("--tokenizer") && !given("--dataset-name"),
             "--prompts need no --tokenizer");
   refuse_if(given("--repeats") && !given("--compare-url"), "--repeats needs a --compare-url");
   for (const std::string& path : {o.html_file, o.records_file, o.json_file}) {
     if (path.empty() || path == "-") continue;
-    if (!std::ofstream(path, std::ios::app)) throw Failure(ErrorCode::invalid_argument, "cannot write " + path);
+    if (!std::ofstream(path, std::ios::app))
+      throw Failure(ErrorCode::invalid_argument, "cannot write " + path);
   }
   if (o.sweep && !given("--concurrency")) o.run.concurrency = 256;
   o.run.arrivals.ramp_seconds = o.run.seconds;
@@ -224,7 +235,8 @@ std::optional<ServiceLevel> level_of(const Options& o) {
   const double levels[] = {o.slo_ttft_ms, o.slo_itl_ms, o.slo_tpot_ms, o.slo_e2e_ms};
   if (std::ranges::all_of(levels, [](double ms) { return ms <= 0; })) return {};
   const auto seconds = [](double ms) { return ms > 0 ? ms / 1e3 : kNoLevel; };
-  return ServiceLevel{seconds(levels[0]), seconds(levels[1]), seconds(levels[2]), seconds(levels[3])};
+  return ServiceLevel{seconds(levels[0]), seconds(levels[1]), seconds(levels[2]),
+                      seconds(levels[3])};
 }
 
 std::vector<Target> targets_of(const Options& o, const std::vector<std::string>& urls) {
@@ -242,15 +254,14 @@ std::map<std::string, std::string> settings_of(const Options& o) {
   constexpr const char* kArrivals[] = {"poisson", "constant", "gamma"};
   const ArrivalOptions& arrivals = o.run.arrivals;
   const WorkloadOptions& w = o.workload;
-  std::map<std::string, std::string> settings{
-      {"url", fmt::format("{}", fmt::join(o.urls, " "))},
-      {"endpoint", w.completions ? "completions" : "chat"},
-      {"concurrency", fmt::format("{}", o.run.concurrency)},
-      {"requests", fmt::format("{}", o.run.requests)},
-      {"warmup", fmt::format("{}", o.run.warmup)},
-      {"seed", fmt::format("{}", o.run.seed)},
-      {"turns", fmt::format("{}", w.turns)},
-      {"temperature", fmt::format("{}", w.temperature)}};
+  std::map<std::string, std::string> settings{{"url", fmt::format("{}", fmt::join(o.urls, " "))},
+                                              {"endpoint", w.completions ? "completions" : "chat"},
+                                              {"concurrency", fmt::format("{}", o.run.concurrency)},
+                                              {"requests", fmt::format("{}", o.run.requests)},
+                                              {"warmup", fmt::format("{}", o.run.warmup)},
+                                              {"seed", fmt::format("{}", o.run.seed)},
+                                              {"turns", fmt::format("{}", w.turns)},
+                                              {"temperature", fmt::format("{}", w.temperature)}};
   const auto note = [&](const char* name, bool has, const auto& value) {
     if (has) settings[name] = fmt::format("{}", value);
   };

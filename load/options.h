@@ -25,9 +25,9 @@ struct Options {
   bool sweep = false;
   BenchServe bench_serve;
   double slo_ttft_ms = 0, slo_itl_ms = 0, slo_tpot_ms = 0, slo_e2e_ms = 0;  // 0: no level
-  int patience = 0;  // seconds
-  double silence = 600;  // seconds
-  int repeats = 3;   // pairs of runs
+  int patience = 0;                                                         // seconds
+  double silence = 600;                                                     // seconds
+  int repeats = 3;                                                          // pairs of runs
   std::string json_file, html_file, records_file;
   bool quiet = false;
 };

@@ -3,17 +3,18 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
-#include <fstream>
-#include <iterator>
+#include <algorithm>
 #include <string_view>
 
 #include "base/error.h"
+#include "base/file.h"
 
 namespace quire::load {
 namespace {
 
 namespace dom = simdjson::dom;
 
+constexpr std::size_t kMaxFileBytes = std::size_t{4} << 30;
 constexpr std::int64_t kMostTokens = 16 << 20;  // as --output-tokens has it
 
 [[noreturn]] void refuse(const std::string& where, const std::string& what) {
@@ -41,8 +42,8 @@ FilePrompt read_line(dom::element row, bool completions, const std::string& wher
   }
   if (row["max_tokens"].get(value) == simdjson::SUCCESS && !value.is_null()) {
     std::int64_t max_tokens = 0;
-    const bool fits = value.get(max_tokens) == simdjson::SUCCESS && max_tokens >= 1 &&
-                      max_tokens <= kMostTokens;
+    const bool fits =
+        value.get(max_tokens) == simdjson::SUCCESS && max_tokens >= 1 && max_tokens <= kMostTokens;
     if (!fits) refuse(where, fmt::format("max_tokens is a whole number from 1 to {}", kMostTokens));
     prompt.max_tokens = static_cast<int>(max_tokens);
   }
@@ -110,9 +111,7 @@ std::vector<FilePrompt> read_share_gpt(const std::string& text, bool completions
 }  // namespace
 
 std::vector<FilePrompt> read_prompts(const std::filesystem::path& path, bool completions) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) throw Failure(ErrorCode::not_found, "cannot read " + path.string());
-  const std::string text(std::istreambuf_iterator<char>(file), {});
+  const std::string text = read_text_file(path, kMaxFileBytes);
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   const bool is_array = first != text.npos && text[first] == '[';
   auto prompts = is_array ? read_share_gpt(text, completions, path.string())

@@ -10,8 +10,8 @@ namespace quire::load {
 
 // What a conversation begins with. All texts are JSON already.
 struct FilePrompt {
-  std::vector<std::string> messages;  // before the first request; their last is the first question
-  std::string prompt;                 // for /v1/completions, instead
+  std::vector<std::string> messages;   // before the first request; their last is the first question
+  std::string prompt;                  // for /v1/completions, instead
   std::vector<std::string> questions;  // the user's later turns, strings with their quotes
   std::optional<int> max_tokens;
 };

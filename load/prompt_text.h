@@ -16,7 +16,8 @@ namespace quire::load {
 
 class PromptText {
  public:
-  // Counts words; with a tokenizer's folder or file, tokens. Throws Failure as Tokenizer::load does.
+  // Counts words; with a tokenizer's folder or file, tokens. Throws Failure as Tokenizer::load
+  // does.
   explicit PromptText(const std::filesystem::path& tokenizer = {});
   ~PromptText();
   PromptText(PromptText&&) noexcept;

@@ -21,8 +21,8 @@ double percentile(const std::vector<double>& sorted, double fraction) {
 }
 
 json::object to_json(const Percentiles& p) {
-  return {{"count", p.count}, {"mean", p.mean}, {"p50", p.p50}, {"p90", p.p90},
-          {"p95", p.p95},     {"p99", p.p99},     {"p999", p.p999}, {"max", p.max}};
+  return {{"count", p.count}, {"mean", p.mean}, {"p50", p.p50},   {"p90", p.p90},
+          {"p95", p.p95},     {"p99", p.p99},   {"p999", p.p999}, {"max", p.max}};
 }
 
 template <class T>
@@ -33,13 +33,11 @@ json::object to_json(const std::map<std::string, T>& values) {
 }
 
 std::string row(const char* name, const Percentiles& p) {
-  return fmt::format("{:<24}{:>10.2f}{:>10.2f}{:>10.2f}{:>10.2f}{:>10.2f}{:>10.2f}{:>10.2f}\n", name,
-                     p.mean, p.p50, p.p90, p.p95, p.p99, p.p999, p.max);
+  return fmt::format("{:<24}{:>10.2f}{:>10.2f}{:>10.2f}{:>10.2f}{:>10.2f}{:>10.2f}{:>10.2f}\n",
+                     name, p.mean, p.p50, p.p90, p.p95, p.p99, p.p999, p.max);
 }
 
-double per_output_token(const Record& r) {
-  return (r.end - r.first_token) / (r.output_tokens - 1);
-}
+double per_output_token(const Record& r) { return (r.end - r.first_token) / (r.output_tokens - 1); }
 
 bool meets(const Record& record, const ServiceLevel& level) {
   if (record.first_token - record.due > level.time_to_first_token) return false;
@@ -122,7 +120,8 @@ std::string Report::table() const {
   std::string text = fmt::format("{} ok, {} failed in {:.2f} s", ok, failed, seconds);
   for (const auto& [reason, count] : finish_reasons) text += fmt::format(", {} {}", count, reason);
   text += fmt::format(
-      "\n{:.2f} requests/s, {:.1f} output tokens/s, {:.1f} prompt tokens/s, sent {:.2f} requests/s, client {:.2f} cores\n",
+      "\n{:.2f} requests/s, {:.1f} output tokens/s, {:.1f} prompt tokens/s, sent {:.2f} "
+      "requests/s, client {:.2f} cores\n",
       requests_per_second(), output_tokens_per_second(),
       seconds > 0 ? static_cast<double>(prompt_tokens) / seconds : 0, sent_per_second, client_cpu);
   if (goodput) text += fmt::format("{:.2f} requests/s within the service level\n", *goodput);

@@ -47,8 +47,8 @@ struct Report {
   Percentiles send_lag;  // sent − due, of all requests: large means this client was the bottleneck
   Percentiles prompt_length, output_length;  // tokens
 
-  // Requests a second over the time in which they were sent: below what was asked for, the client or
-  // its most connections at a time held them back.
+  // Requests a second over the time in which they were sent: below what was asked for, the client
+  // or its most connections at a time held them back.
   double sent_per_second = 0;
   double client_cpu = 0;          // cores used by this process
   std::optional<double> goodput;  // requests/s that met the service level

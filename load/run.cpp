@@ -189,7 +189,8 @@ awaitable<void> stop_on_signal(Run& run) {
 }  // namespace
 
 awaitable<RunResult> run_load(std::vector<Target> targets, const Workload& workload,
-                              RunOptions options, std::function<void(const Progress&)> on_progress) {
+                              RunOptions options,
+                              std::function<void(const Progress&)> on_progress) {
   if (options.warmup > 0) {
     RunOptions warmup = options;
     warmup.requests = options.warmup;

@@ -14,8 +14,8 @@ namespace quire::load {
 
 struct RunOptions {
   int concurrency = 1;  // closed loop; in an open one the most connections at a time
-  // Rate 0 and no trace: a closed loop. An arrival begins a conversation; its later turns follow when
-  // the answer is there and the time to think is over.
+  // Rate 0 and no trace: a closed loop. An arrival begins a conversation; its later turns follow
+  // when the answer is there and the time to think is over.
   ArrivalOptions arrivals = {};
   double trace_speed = 1;       // of the workload's trace: 2 is twice as fast
   double think_seconds = 0;     // between an answer and the next turn

@@ -24,9 +24,9 @@ bool is_over(const std::vector<SweepStep>& steps) {
 }
 
 std::string sweep_table(const std::vector<SweepStep>& steps) {
-  std::string text = fmt::format("{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}{:>10}\n",
-                                 "concurrency", "requests/s", "tokens/s", "ttft p50", "ttft p99",
-                                 "gap p50", "gap p99", "failed");
+  std::string text =
+      fmt::format("{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}{:>12}{:>10}\n", "concurrency", "requests/s",
+                  "tokens/s", "ttft p50", "ttft p99", "gap p50", "gap p99", "failed");
   const auto knee = knee_of(steps);
   for (std::size_t i = 0; i < steps.size(); ++i) {
     const Report& r = steps[i].report;

@@ -21,7 +21,8 @@ namespace dom = simdjson::dom;
 
 constexpr int kMostTokens = 16 << 20;  // of a prompt or an answer; more is an error in the file
 
-constexpr std::int64_t kLatest = 100'000'000'000;  // seconds, thousands of years: more is an error in the file
+constexpr std::int64_t kLatest =
+    100'000'000'000;  // seconds, thousands of years: more is an error in the file
 
 struct Place {
   const std::string& file;
@@ -110,8 +111,7 @@ std::optional<Columns> columns_of(std::string_view header) {
   const auto cells = split(header);
   const auto find = [&](std::initializer_list<std::string_view> names) {
     return static_cast<std::size_t>(
-        std::find_first_of(cells.begin(), cells.end(), names.begin(), names.end()) -
-        cells.begin());
+        std::find_first_of(cells.begin(), cells.end(), names.begin(), names.end()) - cells.begin());
   };
   const Columns columns{find({"Timestamp", "TIMESTAMP", "timestamp"}),
                         find({"Request tokens", "ContextTokens", "input_length"}),
@@ -154,7 +154,8 @@ std::vector<TraceRow> read_trace(const std::filesystem::path& path) {
       rows.push_back(read_cells(line, *columns, place));
     } else if (columns = columns_of(line); !columns) {
       place.refuse(
-          "this is neither a JSON object nor the header of a CSV with the columns Timestamp, Request "
+          "this is neither a JSON object nor the header of a CSV with the columns Timestamp, "
+          "Request "
           "tokens and Response tokens, or TIMESTAMP, ContextTokens and GeneratedTokens");
     }
   }

@@ -66,7 +66,8 @@ int Workload::spread(int mean, std::uint64_t seed) const {
 int Workload::turns(std::uint64_t index) const {
   if (prompts_.empty()) return trace_.empty() ? options_.turns : 1;
   const auto later = prompts_[index % prompts_.size()].questions.size();
-  return static_cast<int>(std::min<std::size_t>(later + 1, static_cast<std::size_t>(options_.turns)));
+  return static_cast<int>(
+      std::min<std::size_t>(later + 1, static_cast<std::size_t>(options_.turns)));
 }
 
 // Blocks with the same id are the same text wherever they stand, so that a server's cache finds
@@ -101,8 +102,7 @@ int Workload::max_tokens(std::uint64_t index, std::size_t turn) const {
 std::string Workload::messages(std::uint64_t index, std::span<const std::string> answers) const {
   std::string list;
   const auto add = [&](const std::string& one) { list += (list.empty() ? "" : ",") + one; };
-  const FilePrompt* const prompt =
-      prompts_.empty() ? nullptr : &prompts_[index % prompts_.size()];
+  const FilePrompt* const prompt = prompts_.empty() ? nullptr : &prompts_[index % prompts_.size()];
   if (prompt != nullptr) {
     for (const std::string& one : prompt->messages) add(one);
   } else {
@@ -110,8 +110,8 @@ std::string Workload::messages(std::uint64_t index, std::span<const std::string>
   }
   for (std::size_t i = 0; i < answers.size(); ++i) {
     add(message("assistant", json_string(answers[i])));
-    add(message("user", prompt != nullptr ? prompt->questions.at(i)
-                                          : json_string(question(index, i + 1))));
+    add(message("user",
+                prompt != nullptr ? prompt->questions.at(i) : json_string(question(index, i + 1))));
   }
   return list;
 }

@@ -23,8 +23,8 @@ struct WorkloadOptions {
   int input_length = 64;         // after the shared prefix
   int shared_prefix_length = 0;  // the same text first in every conversation
   int output_tokens = 64;        // max_tokens
-  // Spread of synthetic lengths: log-normal with this standard deviation of the logarithm, on average
-  // the two above; at most eight times them. 0: always the same.
+  // Spread of synthetic lengths: log-normal with this standard deviation of the logarithm, on
+  // average the two above; at most eight times them. 0: always the same.
   double length_spread = 0;
   // Instead: even from 1 - this to 1 + this times the two above.
   double range_ratio = 0;

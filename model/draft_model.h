@@ -28,8 +28,8 @@ class DraftModel {
   virtual int hidden_size() const = 0;  // of its states
   virtual int target_width() const = 0;  // the target's hidden_size
   virtual DType dtype() const = 0;
-  // Of the target, side by side: the streams that enter these layers, ascending. Empty: the output
-  // of the target's final norm instead.
+  // Layers of the target, ascending, whose input streams the draft reads side by side. Empty: it
+  // reads the output of the target's final norm.
   virtual std::span<const int> stream_layers() const = 0;
   virtual std::size_t weight_bytes() const = 0;
   virtual std::size_t mapped_bytes() const = 0;  // of them, what stays in mapped files

@@ -24,7 +24,7 @@ class Pooler {
   int size() const;  // numbers of a result
   std::size_t bytes() const;
 
-  // Of the pooled hidden state [hidden]; without activation.
+  // Makes the answer of the pooled hidden state [hidden], without activation.
   std::vector<float> finish(std::span<const float> pooled) const;
 
  private:
@@ -44,7 +44,7 @@ class Pooler {
   Dense labels_;        // no rows: none
 };
 
-// Of rows [num_tokens, hidden] of that dtype.
+// Pools rows [num_tokens, hidden] of a dtype into one vector.
 void pool_rows(PoolingType type, DType dtype, const void* rows, int num_tokens, int hidden_size,
                std::span<float> out);
 

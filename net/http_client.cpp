@@ -133,7 +133,7 @@ struct Client::State {
     return true;
   }
 
-  // Who refuses a body may answer and hang up before all of it is there: what he said is read.
+  // Who refuses a body may answer and hang up before all of it is there: what it said is read.
   void write(const std::string& bytes) {
     try {
       socket->write(bytes);

@@ -28,7 +28,7 @@ struct Response {
   Headers headers;
   std::string body;  // unless a sink took it
 
-  // Of the last header of this name in any case; empty: there is none.
+  // The value of the last header of this name, in upper or lower case; empty: there is none.
   std::string_view header(std::string_view name) const;
 };
 

@@ -4,10 +4,10 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
-#include <sstream>
 #include <utility>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/nearest.h"
 #include "openapi/chat_members.h"
 
@@ -35,14 +35,6 @@ constexpr std::pair<std::string_view, std::string_view> kOwn[] = {
 std::string text_in(const json::object& object, std::string_view name) {
   const json::value* const found = object.if_contains(name);
   return found != nullptr && found->is_string() ? std::string(found->get_string()) : std::string();
-}
-
-std::string read(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  std::ostringstream text;
-  if (!in || !(text << in.rdbuf())) refuse(file, "cannot be read");
-  if (text.view().size() > kMaxFile) refuse(file, "is too large for a conversation");
-  return std::move(text).str();
 }
 
 }  // namespace
@@ -98,7 +90,7 @@ void Conversation::save(const std::filesystem::path& file) const {
 
 void Conversation::load(const std::filesystem::path& file) {
   boost::system::error_code wrong;
-  const json::value whole = json::parse(read(file), wrong);
+  const json::value whole = json::parse(read_text_file(file, kMaxFile), wrong);
   if (wrong) refuse(file, "is not JSON: " + wrong.message());
   if (!whole.is_object()) refuse(file, "is not a conversation that was saved here");
   const json::object& object = whole.get_object();

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <boost/json.hpp>
 #include <cerrno>
@@ -14,7 +15,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
+#include <iterator>
 #include <thread>
 
 #include "base/error.h"
@@ -29,7 +30,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kLookAgain{50};
 constexpr milliseconds kGoodbye{5000};
-constexpr std::size_t kMaxLogShown = 4000;
+constexpr std::streamoff kMaxLogShown = 4000;  // bytes, the last ones
 
 std::string make_folder() {
   std::string pattern = (fs::temp_directory_path() / "quire-chat-XXXXXX").string();
@@ -131,11 +132,13 @@ struct ChatServer::Process {
   }
 
   std::string last_words() const {
-    std::ifstream file(log, std::ios::binary);
-    std::ostringstream text;
-    text << file.rdbuf();
-    std::string words = std::move(text).str();
-    if (words.size() > kMaxLogShown) words.erase(0, words.size() - kMaxLogShown);
+    std::ifstream file(log, std::ios::binary | std::ios::ate);
+    const std::streamoff size = file.tellg();
+    if (size < 0) return {};
+    std::string words(static_cast<std::size_t>(std::min(size, kMaxLogShown)), '\0');
+    file.seekg(size - std::ssize(words));
+    file.read(words.data(), std::ssize(words));
+    words.resize(static_cast<std::size_t>(file.gcount()));
     while (words.ends_with('\n')) words.pop_back();
     return words;
   }

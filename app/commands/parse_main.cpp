@@ -1,12 +1,11 @@
 #include "app/commands/parse_main.h"
 
 #include <CLI/CLI.hpp>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 
 #include "app/args/forgiving_args.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "jinja/values/dict.h"
 #include "jinja/values/json.h"
 #include "jinja/values/value.h"
@@ -26,6 +25,8 @@ struct Options {
   std::string reasoning = "none";
   std::string tools_file;
 };
+
+constexpr std::size_t kMaxInputBytes = 256u << 20;  // of each file, and of standard input
 
 [[noreturn]] void refuse(std::string detail) {
   throw Failure(ErrorCode::invalid_argument, std::move(detail));
@@ -185,14 +186,12 @@ int run_once(const Options& options) {
   format.dialect = dialect_named(options.dialect);
   set_reasoning(format, options.reasoning);
   if (!options.tools_file.empty()) {
-    std::ifstream file(options.tools_file, std::ios::binary);
-    if (!file) refuse(options.tools_file + ": cannot be read");
     format.types =
-        std::make_shared<ToolTypes>(std::string{std::istreambuf_iterator<char>(file), {}});
+        std::make_shared<ToolTypes>(read_text_file(options.tools_file, kMaxInputBytes));
   }
   OutputParser parser(std::move(format));
   Sum sum;
-  sum.add(parser.push(std::string{std::istreambuf_iterator<char>(std::cin), {}}));
+  sum.add(parser.push(read_text(std::cin, kMaxInputBytes, "standard input")));
   sum.add(parser.finish());
   std::cout << jinja::dump_json(sum.value(), {}) << '\n';
   return 0;

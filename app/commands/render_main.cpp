@@ -3,15 +3,14 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <ctime>
-#include <fstream>
 #include <iostream>
-#include <iterator>
 #include <map>
 #include <optional>
 #include <string>
 
 #include "app/args/forgiving_args.h"
 #include "base/error.h"
+#include "base/file.h"
 #include "jinja/values/json.h"
 #include "openapi/dto_json.h"
 #include "server/chat_prompt_text.h"
@@ -34,15 +33,15 @@ struct Options {
   bool continue_final = false;
 };
 
+constexpr std::size_t kMaxInputBytes = 256u << 20;  // of each file, and of standard input
+
 [[noreturn]] void refuse(std::string detail) {
   throw Failure(ErrorCode::invalid_argument, std::move(detail));
 }
 
 std::string read_all(const std::string& path) {
-  if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
-  std::ifstream file(path, std::ios::binary);
-  if (!file) refuse(path + ": cannot be read");
-  return {std::istreambuf_iterator<char>(file), {}};
+  if (path == "-") return read_text(std::cin, kMaxInputBytes, "standard input");
+  return read_text_file(path, kMaxInputBytes);
 }
 
 Value field(const Dict& question, std::string_view name) {

@@ -21,14 +21,14 @@ Result<DeviceChoice> choose_device(DeviceKind asked);
 
 // kind is not automatic; index counts GPUs. Throws Failure where there is no such device.
 std::unique_ptr<Device> make_device(DeviceKind kind, int index);
-// Of the operators there, whether this machine has the device or not.
+// What the operators of such a device support, whether this machine has one or not.
 const OpsTraits& ops_traits(DeviceKind kind);
-// Of config.device, which is not automatic, with the ranks that the configuration asks for, which
-// are started here; on GPUs the first has device `index`, and the others those behind it.
+// Makes the backend of config.device, which is not automatic, and starts the ranks that the
+// configuration asks for. On GPUs the first rank has device `index`, the others the next ones.
 EngineBackend make_backend(const EngineConfig& config, int index,
                            CompileConstraint compile_constraint = {});
-// Of one of those ranks, on its device.
-// `part`: which rank of all engines' it is.
+// Makes the backend of one of those ranks, on its device.
+// `part`: its number among the ranks of all engines.
 EngineBackend make_rank_backend(const EngineConfig& config, std::unique_ptr<Device> device,
                                 int part);
 

@@ -1,25 +1,29 @@
 #include "app/flags/listening_flags.h"
 
 #include <CLI/CLI.hpp>
-#include <fstream>
 #include <map>
-#include <sstream>
 #include <string>
 #include <vector>
 
 #include "app/args/flag_kinds.h"
+#include "base/error.h"
+#include "base/file.h"
 
 namespace quire {
 namespace {
 
+constexpr std::size_t kMaxKeyFileBytes = 64u << 20;
+
 std::vector<NamedKey> read_key_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) {
-    throw CLI::ValidationError("--api-key-file", path + " cannot be read, or is empty");
+  constexpr const char* kFlag = "--api-key-file";
+  std::string text;
+  try {
+    text = read_text_file(path, kMaxKeyFileBytes);
+  } catch (const Failure& failure) {
+    throw CLI::ValidationError(kFlag, failure.what());
   }
-  auto keys = parse_key_file(text.str());
-  if (!keys) throw CLI::ValidationError("--api-key-file", path + ": " + keys.error().detail);
+  auto keys = parse_key_file(text);
+  if (!keys) throw CLI::ValidationError(kFlag, path + ": " + keys.error().detail);
   return std::move(*keys);
 }
 

@@ -12,10 +12,10 @@
 #include <system_error>
 #include <thread>
 
+#include "app/args/failure_text.h"
 #include "app/args/forgiving_args.h"
 #include "app/models/model_path.h"
 #include "base/error.h"
-#include "base/words_of.h"
 #include "hub/pull.h"
 #include "model/draft_config.h"
 
@@ -148,7 +148,7 @@ fs::path fetch(const hub::ModelName& name, const PullSettings& settings) {
 }
 
 int explain(const char* command, const std::exception& e) {
-  std::fprintf(stderr, "quire %s: %s\n", command, words_of(e).c_str());
+  std::fprintf(stderr, "quire %s: %s\n", command, failure_text(e).c_str());
   const auto* const failure = dynamic_cast<const Failure*>(&e);
   return failure != nullptr && failure->error().code == ErrorCode::cancelled ? 130 : 1;
 }

@@ -15,9 +15,6 @@
 
 namespace quire::cuda {
 
-// Bytes that a phase may expect.
-constexpr int kMostBytesOfPhase = (1 << 20) - 1;
-
 struct alignas(8) Mbarrier {
   std::uint64_t state;
 };
@@ -41,7 +38,8 @@ __device__ __forceinline__ void arrive(Mbarrier& barrier) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];\n" ::"r"(barrier_address(barrier))
                : "memory");
 }
-// Arrives, and has the phase wait for so many bytes.
+// Arrives, and has the phase wait for so many bytes. A barrier counts up to 2^20 - 1 of them, which
+// is more than a block's shared memory holds.
 __device__ __forceinline__ void arrive_expecting(Mbarrier& barrier, int bytes) {
   asm volatile(
       "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;\n" ::"r"(barrier_address(barrier)),

@@ -24,17 +24,17 @@ int detour(std::size_t tokens, int least_load) {
 EngineClient* EngineChoice::next(const AddRequest& request, Tried& tried) {
   const std::size_t first = next_++ % engines_.size();
   EngineClient* best = nullptr;
-  std::pair<int, int> best_load;
+  EngineLoad best_load;
   for (std::size_t i = 0; i < engines_.size(); ++i) {
     EngineClient& candidate = *engines_[(first + i) % engines_.size()];
     if (tried[candidate.id().value] || candidate.state() != EngineState::ready) continue;
-    const auto load = candidate.load();
+    const EngineLoad load = candidate.load();
     if (best != nullptr && !(load < best_load)) continue;
     best = &candidate;
     best_load = load;
   }
   if (best == nullptr) return nullptr;
-  if (EngineClient* const holder = holder_of(request, tried, best_load.first)) best = holder;
+  if (EngineClient* const holder = holder_of(request, tried, best_load.requests)) best = holder;
   tried[best->id().value] = true;
   return best;
 }
@@ -47,7 +47,7 @@ EngineClient* EngineChoice::holder_of(const AddRequest& request, const Tried& tr
   EngineClient& holder = *engines_[match->holder.engine.value];
   const bool has_it = holder.state() == EngineState::ready && holder.life() == match->holder.life;
   if (!has_it || tried[holder.id().value]) return nullptr;
-  return holder.load().first <= least_load + detour(match->tokens, least_load) ? &holder : nullptr;
+  return holder.load().requests <= least_load + detour(match->tokens, least_load) ? &holder : nullptr;
 }
 
 void EngineChoice::remember(const AddRequest& request, const EngineClient& engine) {

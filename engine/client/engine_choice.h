@@ -22,9 +22,9 @@ class EngineChoice {
   // Tokens of a cached block; before that prefixes say nothing.
   void set_block_size(int tokens) { block_size_ = tokens; }
 
-  // Of those that are ready and were not tried, marked as tried; null: none is. The one that had
-  // the prompt's beginning last, if that is a good part of it and the engine has hardly more to do
-  // than the least loaded one; else that one, and among equals the next after the last choice.
+  // Chooses among engines that are ready and were not tried, and marks the choice as tried; null:
+  // there is none. Takes the one that had the prompt's beginning last, if that is a good part of it
+  // and the engine has hardly more to do; else the least loaded one, in turn among equals.
   EngineClient* next(const AddRequest& request, Tried& tried);
 
   // The engine has taken it.

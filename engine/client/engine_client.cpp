@@ -126,7 +126,7 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
     const std::lock_guard lock(mutex_);
     return status_.state;
   }
-  std::pair<int, int> load() const {
+  EngineLoad load() const {
     const std::lock_guard lock(mutex_);
     const int requests =
         std::max(static_cast<int>(live_.size()), stats_.num_running + stats_.num_waiting);
@@ -375,7 +375,7 @@ EngineId EngineClient::id() const { return impl_->id(); }
 EngineStatus EngineClient::status() const { return impl_->status(); }
 EngineState EngineClient::state() const { return impl_->state(); }
 std::uint32_t EngineClient::life() const { return impl_->life(); }
-std::pair<int, int> EngineClient::load() const { return impl_->load(); }
+EngineLoad EngineClient::load() const { return impl_->load(); }
 Ready EngineClient::ready() const { return impl_->ready(); }
 EngineStats EngineClient::stats() const { return impl_->stats(); }
 int EngineClient::num_live() const { return impl_->num_live(); }

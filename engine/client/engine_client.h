@@ -4,6 +4,7 @@
 // strand of the executor.
 
 #include <chrono>
+#include <compare>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -30,6 +31,13 @@ struct EngineStatus {
   Clock::time_point last_heard;  // of anything
   // Since when one is leaving or gone that was asked to end, and is expected back.
   std::optional<Clock::time_point> expected_since = {};
+};
+
+// Loads compare by their requests first.
+struct EngineLoad {
+  int requests = 0;             // of other front ends too
+  int blocks_per_thousand = 0;  // in use, of the cache
+  auto operator<=>(const EngineLoad&) const = default;
 };
 
 class EngineClient {
@@ -65,8 +73,7 @@ class EngineClient {
   Ready ready() const;  // of a ready engine
   std::uint32_t life() const;  // how often it has become ready: one that began again is another one
   EngineStats stats() const;
-  // Of the stats: requests there, of other front ends too, and blocks in use of a thousand.
-  std::pair<int, int> load() const;
+  EngineLoad load() const;
   int num_live() const;  // submitted, and the end has not come back
   // For how long it has had requests and said nothing; 0: it has none.
   Clock::duration silence() const;

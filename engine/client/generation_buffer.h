@@ -40,7 +40,7 @@ class GenerationBuffer {
   // What has gathered. Empty and !ended(): wait.
   std::optional<RequestOutput> take();
   void reuse(std::vector<TokenId> ids);  // their memory, for the next output
-  // Of the tokens that were taken last; the reader's own.
+  // When the tokens came that were taken last. For the reader alone.
   const std::vector<Clock::time_point>& taken_times() const { return taken_times_; }
   // What was taken last begins the answer anew: what was taken before it counts no more. Likewise
   // the reader's own.

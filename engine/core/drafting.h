@@ -2,7 +2,7 @@
 // Drafts between two steps: how many each request gets, who proposes them, what held, and what all
 // that took. On the engine's thread, in this order: begin() before a step runs, propose_ahead()
 // when it is queued, settle() when it ran, propose() of a model before its commit, give() after.
-// Behind give_ahead() the next step may begin before this one is settled.
+// After give_ahead() the next step may begin before this one is settled.
 
 #include <array>
 #include <chrono>
@@ -22,29 +22,29 @@ class Drafting {
  public:
   explicit Drafting(const EngineConfig& config);
 
-  // May steps overlap at all? Not where the host computes, where prompt lookup drafts, which needs
-  // what was drawn there, or where nobody wants it.
+  // May steps overlap at all? Not where the host computes, nor where prompt lookup drafts, which
+  // needs the drawn tokens on the host, nor where the configuration does not want it.
   static bool can_overlap(const EngineConfig& config, bool computes_on_host);
-  // Beside drafts, too? Not where they are drawn from shares, where a recurrent state is read by
-  // which drafts held, or where ranks or a peer get what the host knows.
+  // May they overlap while drafts are open? Not where drafts are drawn from shares, where a
+  // recurrent state is read by which drafts held, or where ranks or a peer get what the host knows.
   static bool can_leave_open(const EngineConfig& config, const KvPlan& kv);
-  // Nor while this request is there: its draws depend on what is settled before them.
+  // Does this request keep drafts from being open? Its draws depend on what is settled before.
   static bool keeps_apart(const SamplingParams& params) { return Sampler::reads_settled(params); }
 
   bool is_on() const { return max_drafts_ > 0; }
   int most() const { return max_drafts_; }  // of a request
   void use(std::unique_ptr<Drafter> drafter) { drafter_ = std::move(drafter); }
 
-  // Before all steps.
+  // Takes what warm-up measured, before all steps.
   void learn(const ModelRunner::PromptTime& time);
   void begin(const BatchPlan& plan);
   // May a model draft behind the step that begin() saw?
   bool may_propose() const { return has_model_ && (hands_over_ || pacer_.may_draft()); }
-  // Of a model, on a device that need not wait for the host to know what held; where what the step
-  // takes is not measured.
+  // Queues the draft model's passes before the step is collected, where the device need not wait
+  // for the host to know what held, and what the step takes is not measured.
   void propose_ahead(const BatchPlan& plan, ModelRunner& runner);
-  // What is known of the drafts behind it before the step is collected, so that the next one may
-  // begin. False: nothing, or what may not be: may_leave_open says whether drafts may be open then.
+  // Tells the scheduler how many drafts follow the step before it is collected, so that the next
+  // one may begin. False: it is not known, or drafts would be open and may_leave_open forbids it.
   bool give_ahead(const BatchPlan& plan, Scheduler& scheduler, bool may_leave_open);
   // Are there drafts in it, or behind it, of which the host does not know what held?
   bool leaves_open(const BatchPlan& plan) const;

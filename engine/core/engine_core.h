@@ -28,6 +28,8 @@
 
 namespace quire {
 
+struct ServedModel;
+
 class EngineCore {
  public:
   using Progress = std::function<void(std::string_view stage, double fraction)>;
@@ -75,16 +77,23 @@ class EngineCore {
     bool keeps_apart = false;  // Drafting::keeps_apart()
   };
 
+  // What the constructor does, in this order.
+  void make_plan(const ServedModel& served);
   void configure_ranks(const EngineConfig& asked, const std::function<void()>& wake);
+  void load_models(const ServedModel& served, const Progress& progress);
+  void make_kv_cache(const EngineConfig& config, EngineId id);
+  void make_offload(const EngineConfig& config, EngineId id);
   void make_runtime(const EngineConfig& config, EngineId id, const PoolingConfig& pooling,
                     std::function<void()> wake);
   void make_transfer(const EngineConfig& config, EngineId id, std::vector<LayerCache> layers,
                      std::function<void()> wake);
+  void make_constraints(std::function<void()> wake);
+  void warm_up(const EngineConfig& config);
   void time_steps(double target);
   void time_drafts(const EngineConfig& config);
-  void make_kv_cache(const EngineConfig& config, EngineId id);
-  void make_offload(const EngineConfig& config, EngineId id);
+  void hold_to_plan(EngineId id);
   void log_memory(EngineId id) const;
+  void fill_ready(const PoolingConfig& pooling, EngineId id, std::chrono::duration<double> startup);
 
   Result<void> admit(AddRequest& request);
   Result<void> admit_transfer(AddRequest& request, const SamplingParams& sampling);

@@ -49,15 +49,15 @@ struct EnginePlan {
   Result<ModelPlan> model = Error{};
 };
 
-// Of one rank, by going through start-up on a device that has no memory. Throws Failure for files that lie, lack
-// or contradict.
+// Plans one rank by going through start-up on a device that has no memory. Throws Failure for files
+// that lie, lack or contradict.
 EnginePlan plan_engine(const EngineConfig& config, const ModelConfig& model_config,
                        const PlannedDevice& device, const PoolingConfig& pooling = {});
 
 // Threads of one engine on a CPU of this many cores, which the engines of the process share.
 int threads_of_engine(const EngineConfig& config, int cores);
 
-// Is there room for its drafts, and may the model's states go back? Refused by name.
+// Refuses drafts, naming the field, where there is no room or the model's states cannot go back.
 Result<void> check_drafts(const EngineConfig& config, const ModelMemory& memory,
                           const std::string& architecture);
 
@@ -73,15 +73,15 @@ LoadedDraft make_draft(const EngineConfig& config, const ModelConfig& model_conf
 RunnerOptions runner_options(const EngineConfig& config, const KvPlan& plan,
                              const CaptureSizes& graphs, const PoolingConfig& pooling = {});
 
-// Of one block on all ranks.
+// Bytes of one block on all ranks together.
 std::size_t offload_slot_bytes(const EngineConfig& config, const KvPlan& plan);
 
-// Empty where nothing is transferred; `layers` of the whole model. Throws Failure where these
-// layers cannot be.
+// Allocates the memory of transfers; none where nothing is transferred. `layers`: of the whole
+// model. Throws Failure where these layers cannot be transferred.
 TransferBuffers transfer_buffers(const EngineConfig& config, std::span<const LayerKvSpec> layers,
                                  std::int64_t max_model_len, Device& device);
 
-// Of prompts that are computed twice, since what they leave does not fit that memory.
+// Notes about prompts that are computed twice, because their content does not fit the buffers.
 std::vector<std::string> notes_of_transfer(const KvTransferConfig& config,
                                            std::span<const LayerKvSpec> layers, const KvPlan& plan);
 

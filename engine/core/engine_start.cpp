@@ -31,7 +31,7 @@ void announce_scales(const Model& model) {
   }
 }
 
-// Of the planned bytes, in steps that a person or a log can follow.
+// Reports which share of the planned bytes is loaded, at most once a second.
 std::function<void(std::size_t)> loading_progress(const EnginePlan& plan,
                                                   const EngineCore::Progress& progress) {
   static constexpr std::chrono::seconds kOften{1};
@@ -51,14 +51,14 @@ std::string device_name(const EngineBackend& backend) {
          " ranks";
 }
 
-// As vLLM's --speculative-config has it.
+// The method's name in vLLM's --speculative-config.
 std::string draft_method(DraftMethod method) {
   if (method == DraftMethod::mtp) return "mtp";
   return method == DraftMethod::eagle3 ? "eagle3" : "eagle";
 }
 
-// Of a request, for which a layer of the model reads what it shares with others once. num_heads: of
-// this rank.
+// The most tokens of a request for which a layer reads a prefix once that it shares with others.
+// num_heads: query heads of this rank.
 int most_sharing_tokens(const OpsTraits& traits, const EnginePlan& plan, int num_heads,
                         DType dtype) {
   int most = 0;
@@ -76,64 +76,84 @@ int most_sharing_tokens(const OpsTraits& traits, const EnginePlan& plan, int num
   return most;
 }
 
+void check_deterministic(const EngineConfig& asked, DeviceKind device) {
+  if (!asked.deterministic || device == DeviceKind::cpu) return;
+  throw Failure({ErrorCode::unsupported,
+                 "EngineConfig::deterministic holds with EngineConfig::device cpu only: the CUDA "
+                 "backend's products depend on "
+                 "the batch",
+                 "EngineConfig::deterministic"});
+}
+
 }  // namespace
 
 EngineCore::EngineCore(const EngineConfig& asked, EngineId id, EngineBackend backend,
                        const Progress& progress, std::function<void()> wake)
     : backend_(std::move(backend)), drafting_(asked) {
   const auto start = Clock::now();
-  if (asked.deterministic && backend_.kind != DeviceKind::cpu) {
-    throw Failure({ErrorCode::unsupported,
-                   "EngineConfig::deterministic holds with EngineConfig::device cpu only: the CUDA "
-                   "backend's products depend on "
-                   "the batch",
-                   "EngineConfig::deterministic"});
-  }
+  check_deterministic(asked, backend_.kind);
+  if (!wake) wake = [] {};
   progress("planning", 0);
   const ServedModel served = read_served_model(asked);
-  const EngineConfig& config = served.config;
-  const ModelConfig& model_config = served.model;
-  dtype_ = config.model.dtype.value_or(model_config.dtype);
-  plan_ = plan_engine(config, model_config,
-                      planned_device(backend_.kind, *backend_.device, backend_.ops->traits()),
-                      served.pooling);
-  if (plan_.model.has_error()) throw Failure(plan_.model.error());
-  if (!wake) wake = [] {};
+  make_plan(served);
   configure_ranks(asked, wake);
+  load_models(served, progress);
+  progress("allocating the KV cache", 0);
+  make_kv_cache(served.config, id);
+  make_runtime(served.config, id, served.pooling, wake);
+  make_constraints(wake);
+  announce_scales(*model_);
+  progress("warming up", 0);
+  warm_up(served.config);
+  hold_to_plan(id);
+  fill_ready(served.pooling, id, Clock::now() - start);
+}
+
+void EngineCore::make_plan(const ServedModel& served) {
+  const EngineConfig& config = served.config;
+  const OpsTraits& traits = backend_.ops->traits();
+  dtype_ = config.model.dtype.value_or(served.model.dtype);
+  plan_ = plan_engine(config, served.model,
+                      planned_device(backend_.kind, *backend_.device, traits), served.pooling);
+  if (plan_.model.has_error()) throw Failure(plan_.model.error());
+  num_hidden_layers_ = served.model.num_layers;
+  most_sharing_tokens_ = most_sharing_tokens(
+      traits, plan_, served.model.num_heads / config.parallel.tensor_parallel_size, dtype_);
+}
+
+void EngineCore::load_models(const ServedModel& served, const Progress& progress) {
+  const EngineConfig& config = served.config;
+  const OpsTraits& traits = backend_.ops->traits();
   LoadOptions load{
       .dtype = dtype_,
       .load_format = config.model.load_format,
       .seed = config.model.seed,
       .quantization = config.model.quantization,
       .max_model_len = static_cast<int>(plan_.loaded_len),
-      .cache_dtype = kv_spec_options(config, dtype_, model_config.quant.kv_cache_dtype).cache_dtype,
+      .cache_dtype = kv_spec_options(config, dtype_, served.model.quant.kv_cache_dtype).cache_dtype,
       .shard = {.rank = 0, .size = config.parallel.tensor_parallel_size},
       .same_bits = config.deterministic,
       .progress = loading_progress(plan_, progress)};
-  model_fingerprint_ = model_fingerprint(config, model_config, dtype_, plan_.loaded_len);
-  num_hidden_layers_ = model_config.num_layers;
-  const OpsTraits& traits = backend_.ops->traits();
-  most_sharing_tokens_ = most_sharing_tokens(
-      traits, plan_, model_config.num_heads / config.parallel.tensor_parallel_size, dtype_);
-  model_ = load_model(model_config, config.model.path, *backend_.device, traits, load);
+  model_fingerprint_ = model_fingerprint(config, served.model, dtype_, plan_.loaded_len);
+  model_ = load_model(served.model, config.model.path, *backend_.device, traits, load);
   load.progress = {};
   encoder_ = dynamic_cast<EncoderModel*>(model_.get());
   if (served.pooling.pools()) {
-    pooler_ = std::make_unique<Pooler>(served.pooling, model_config, config.model.path,
+    pooler_ = std::make_unique<Pooler>(served.pooling, served.model, config.model.path,
                                        config.model.load_format);
     plan_.model->notes.insert(plan_.model->notes.end(), served.notes.begin(), served.notes.end());
   }
-  draft_ = make_draft(config, model_config, *model_, *backend_.device, traits, load);
-  progress("allocating the KV cache", 0);
-  make_kv_cache(config, id);
-  make_runtime(config, id, served.pooling, wake);
-  if (backend_.compile_constraint) {
-    constraints_ = std::make_unique<ConstraintQueue>(backend_.compile_constraint, wake);
-    const auto width = (static_cast<std::size_t>(model_->vocab_size()) + 31) / 32;
-    masks_ = std::make_unique<MaskQueue>(width, std::move(wake));
-  }
-  announce_scales(*model_);
-  progress("warming up", 0);
+  draft_ = make_draft(config, served.model, *model_, *backend_.device, traits, load);
+}
+
+void EngineCore::make_constraints(std::function<void()> wake) {
+  if (!backend_.compile_constraint) return;
+  constraints_ = std::make_unique<ConstraintQueue>(backend_.compile_constraint, wake);
+  const auto width = (static_cast<std::size_t>(model_->vocab_size()) + 31) / 32;
+  masks_ = std::make_unique<MaskQueue>(width, std::move(wake));
+}
+
+void EngineCore::warm_up(const EngineConfig& config) {
   if (config.parallel.tensor_parallel_size == 1) backend_.ops->begin_choosing();
   runner_->warm_up();
   backend_.ops->end_choosing();
@@ -144,30 +164,37 @@ EngineCore::EngineCore(const EngineConfig& asked, EngineId id, EngineBackend bac
   if (config.scheduler.target_itl_ms > 0) time_steps(config.scheduler.target_itl_ms / 1000.0);
   if (drafting_.is_on() && config.adapts_drafts()) time_drafts(config);
   if (backend_.ranks != nullptr) backend_.ranks->line().post(RankMessage::Kind::warm);
+}
+
+// Throws Failure where more was allocated than planned; from here on nothing is.
+void EngineCore::hold_to_plan(EngineId id) {
   MemoryLedger& ledger = backend_.device->ledger();
   check_allocated(plan_.uses, ledger.uses());
   ledger.seal();
   log_memory(id);
-  ready_ =
-      make_ready({.engine = id,
-                  .dtype = dtype_,
-                  .device = device_name(backend_),
-                  .model_fingerprint = model_fingerprint_,
-                  .vocab_size = model_->vocab_size(),
-                  .startup_seconds = std::chrono::duration<double>(Clock::now() - start).count()},
-                 plan_, ledger.uses());
+}
+
+void EngineCore::fill_ready(const PoolingConfig& pooling, EngineId id,
+                            std::chrono::duration<double> startup) {
+  ready_ = make_ready({.engine = id,
+                       .dtype = dtype_,
+                       .device = device_name(backend_),
+                       .model_fingerprint = model_fingerprint_,
+                       .vocab_size = model_->vocab_size(),
+                       .startup_seconds = startup.count()},
+                      plan_, backend_.device->ledger().uses());
   if (transfer_ != nullptr) ready_.kv_listen = transfer_->listens_at();
-  if (pooler_ == nullptr) return;
-  ready_.pooling = {.task = served.pooling.task,
-                    .size = pooler_->size(),
-                    .use_activation = served.pooling.use_activation,
-                    .is_matryoshka = served.pooling.is_matryoshka,
-                    .dimensions = served.pooling.matryoshka_dimensions};
+  if (pooler_ != nullptr)
+    ready_.pooling = {.task = pooling.task,
+                      .size = pooler_->size(),
+                      .use_activation = pooling.use_activation,
+                      .is_matryoshka = pooling.is_matryoshka,
+                      .dimensions = pooling.matryoshka_dimensions};
 }
 
 EngineCore::~EngineCore() = default;
 
-// So that the first long prompt beside others finds a table.
+// Measures steps at start-up, so that the first long prompt beside others finds a table.
 void EngineCore::time_steps(double target) {
   constexpr int kLeast = 16;
   for (const auto& time : runner_->time_prompts(kLeast, INT_MAX, target)) {
@@ -176,8 +203,8 @@ void EngineCore::time_steps(double target) {
   }
 }
 
-// So that the first drafts are as many as pay: a step that verifies so many tokens takes about what
-// a prompt of them takes.
+// Measures prompts at start-up, so that the first drafts are as many as pay: a step that verifies
+// so many tokens takes about what a prompt of them takes.
 void EngineCore::time_drafts(const EngineConfig& config) {
   constexpr double kMost = 0.25;  // seconds: a larger step is as slow in proportion
   const int most = config.scheduler.max_num_seqs * (1 + config.speculative.num_speculative_tokens);
@@ -190,8 +217,8 @@ void EngineCore::time_drafts(const EngineConfig& config) {
   }
 }
 
-// They plan for themselves, with what this plan found: pages of the same layers on each, and as
-// many.
+// Sends the other ranks their configuration. They plan for themselves, with the length and the
+// number of blocks that this plan found.
 void EngineCore::configure_ranks(const EngineConfig& asked, const std::function<void()>& wake) {
   const int wanted = asked.parallel.tensor_parallel_size;
   const int size = backend_.ranks == nullptr ? 1 : backend_.ranks->collectives().size();

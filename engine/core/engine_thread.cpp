@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/log.h"
-#include "base/words_of.h"
+#include "base/message_of.h"
 #include "engine/core/engine_core.h"
 #include "model/pooling_config.h"
 
@@ -54,7 +54,7 @@ void EngineThread::run() {
     serve();
     return end_->close();
   } catch (const std::exception& e) {
-    error = words_of(e);
+    error = message_of(e);
   } catch (...) {
   }
   log::error("engine.dead", {{"engine", id_.value}, {"error", error}});

@@ -17,16 +17,16 @@ namespace quire {
 std::string model_fingerprint(const EngineConfig& config, const ModelConfig& model, DType dtype,
                               std::int64_t longest_context);
 
-// Of a draft model's weights and method; empty where drafts come without one.
+// A hash of a draft model's weights and method; empty where drafts come without one.
 std::string draft_fingerprint(const SpeculativeConfig& drafts);
-// Of the weight files alone, in whatever dtype they are loaded. A draft's config may name that of
-// the target that it was trained for ("target_fingerprint"): throws Failure naming the field where
-// the target is another. Dummy weights are anybody's.
+// A hash of the weight files alone, in whatever dtype they are loaded.
 std::string weights_fingerprint(const std::string& model_path);
+// Throws Failure naming the field where a draft's config names another target than the one it is
+// used with ("target_fingerprint"). Dummy weights fit any.
 void check_draft_target(const EngineConfig& config);
 
-// Of the blocks of an engine on such a device, for a later one there: the model's and its drafts',
-// when their files were written, and what each layer stores. Not made to be read.
+// Says which blocks on disk a later engine on such a device may use: it holds the model's and the
+// drafts' fingerprints, when their files were written, and what each layer stores. Not for people.
 std::string cache_fingerprint(const EngineConfig& config, const std::string& model,
                               const std::string& device, int hash_block_size,
                               std::span<const LayerCache> layers);

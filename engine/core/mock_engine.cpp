@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <iterator>
 #include <limits>
 #include <mutex>
 #include <string>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "engine/wire/event_mailbox.h"
 
 namespace quire {
 
@@ -71,61 +71,53 @@ namespace {
 class InstantMock final : public ClientEnd {
  public:
   explicit InstantMock(EngineId id) : id_(id), answers_(id) {
-    events_.push_back(Hello{id, std::string(quire_version())});
+    tell(events_.put(Hello{id, std::string(quire_version())}));
   }
 
   bool send(Command& command) override {
-    std::function<void()> notify;
+    EventMailbox::Notify notify;
     {
       const std::lock_guard lock(mutex_);
-      if (closed_) return false;
-      const bool nothing_waited = events_.empty();
-      answer(command);
-      if (nothing_waited && !events_.empty()) notify = notify_;
+      if (!events_.is_open()) return false;
+      std::vector<EngineEvent> answered;
+      const bool lives = answer(command, answered);
+      for (EngineEvent& event : answered)
+        if (auto one = events_.put(std::move(event))) notify = std::move(one);
+      if (!lives) notify = events_.end();
     }
-    if (notify) notify();
+    tell(notify);
     return true;
   }
 
-  void on_events(std::function<void()> notify) override {
-    const std::lock_guard lock(mutex_);
-    notify_ = std::move(notify);
-  }
-
-  bool take(std::vector<EngineEvent>& events) override {
-    const std::lock_guard lock(mutex_);
-    std::ranges::move(events_, std::back_inserter(events));
-    events_.clear();
-    return !closed_;
-  }
-
-  void close() override {
-    const std::lock_guard lock(mutex_);
-    closed_ = true;
-    notify_ = nullptr;
-  }
+  void on_events(std::function<void()> notify) override { events_.on_events(std::move(notify)); }
+  bool take(std::vector<EngineEvent>& events) override { return events_.take(events); }
+  void close() override { events_.close(); }
 
  private:
-  void answer(Command& command) {
+  static void tell(const EventMailbox::Notify& notify) {
+    if (notify) notify();
+  }
+
+  // False: the engine is dead.
+  bool answer(Command& command, std::vector<EngineEvent>& events) {
     try {
       if (const auto* configure = std::get_if<Configure>(&command)) {
-        events_.push_back(answers_.start(configure->config));
+        events.push_back(answers_.start(configure->config));
       } else {
-        answers_.apply(command, events_);
-        if (answers_.has_work()) events_.push_back(answers_.step(std::numeric_limits<int>::max()));
+        answers_.apply(command, events);
+        if (answers_.has_work()) events.push_back(answers_.step(std::numeric_limits<int>::max()));
       }
+      return true;
     } catch (const std::exception& e) {
-      events_.push_back(dead(id_, e));
-      closed_ = true;
+      events.push_back(dead(id_, e));
+      return false;
     }
   }
 
   const EngineId id_;
-  std::mutex mutex_;
+  EventMailbox events_{std::numeric_limits<std::size_t>::max()};
+  std::mutex mutex_;  // what follows
   MockAnswers answers_;
-  std::vector<EngineEvent> events_;
-  std::function<void()> notify_;
-  bool closed_ = false;
 };
 
 }  // namespace

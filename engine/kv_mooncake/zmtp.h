@@ -34,7 +34,7 @@ std::string zmtp_ping();
 
 enum class ZmtpCommand : std::uint8_t { ready, ping, pong, error, other };
 ZmtpCommand command_of(std::string_view body);
-// Of a READY; empty: it does not say.
+// The type that a READY names ("DEALER"); empty: it names none.
 std::string zmtp_socket_type(std::string_view ready);
 // The answer to a PING, with what it carries.
 std::string zmtp_pong(std::string_view ping);

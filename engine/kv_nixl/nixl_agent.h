@@ -58,7 +58,7 @@ class NixlAgent {
   NixlAgent(const NixlAgent&) = delete;
   NixlAgent& operator=(const NixlAgent&) = delete;
 
-  // Of the host. Until the agent ends.
+  // Registers memory of the host, until the agent ends.
   void register_memory(std::span<std::byte> memory);
   std::string metadata() const;  // for others
 

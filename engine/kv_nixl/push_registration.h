@@ -25,7 +25,7 @@ struct NixlPushRegistration {
   std::string prefill_engine, prefill_host;
   int prefill_port = 0;
   int prefill_ranks = 1;
-  // Of a Quire server: what it expects to get.
+  // The prompt that a Quire server expects; unset: another server registers.
   std::optional<std::uint64_t> prompt_hash = {};
 
   std::size_t num_blocks() const;

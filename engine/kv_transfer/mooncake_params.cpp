@@ -23,7 +23,7 @@ Result<std::string> read_name(const Json& params, const char* member, std::size_
   return std::move(*text);
 }
 
-// Whoever knows it may have the prompt's keys and values written to him.
+// A server that knows it may have the prompt's keys and values written to it.
 Result<std::string> read_transfer(const Json& params) {
   return read_name(params, "transfer_id", kLeastName);
 }

@@ -13,7 +13,7 @@ TransferBuffers make_transfer_buffers(const KvTransferConfig& config, const Tran
                                    : device.allocate_host(bytes, MemoryPurpose::kv_transfer);
   };
   TransferBuffers buffers;
-  // Where whoever fetches is on this machine, he reads the memory itself.
+  // A server on this machine that fetches reads the memory itself.
   const bool is_near = config.listen.starts_with("unix:") && !config.uses_nixl();
   if (config.prefills() && is_near && device.is_host_memory()) {
     SharedBuffer shared = make_shared_buffer(static_cast<std::size_t>(sizes.kept),

@@ -127,7 +127,7 @@ Result<void> TransferConnector::admit(RequestId id, Asked asked, const SamplingP
     return refuse_prefill(
         "does not work with prompt_logprobs on a model with recurrent states, whose last "
         "prompt token is left to whoever goes on");
-  if (prompt.size() < 2) {  // whoever continues computes the last token himself
+  if (prompt.size() < 2) {  // whoever continues computes the last token itself
     fail_kept(*params, KvLossReason::refused);
     return {};
   }
@@ -290,7 +290,7 @@ std::span<const BlockId> TransferConnector::unshareable(const Request& request) 
   return found == entries_.end() ? std::span<const BlockId>() : found->second.partly_filled;
 }
 
-// Where there is no room, whoever asked computes the prompt himself.
+// Where there is no room, whoever asked computes the prompt itself.
 std::string TransferConnector::keep(const Request& request, const BlockTable& blocks,
                                     const TransferParams& params) {
   KeptDescription kept;

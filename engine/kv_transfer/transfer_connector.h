@@ -65,14 +65,14 @@ class TransferConnector final : public Connector {
   };
   Result<void> admit(RequestId id, Asked asked, const SamplingParams& sampling,
                      std::vector<TokenId>& prompt);
-  // The scheduler refused it. `may_come_again`: there was no room, and what others keep for it is
-  // left to whoever is asked next.
+  // Forgets a request that the scheduler refused. `may_come_again`: there was no room, and what
+  // others keep for it is left to whoever is asked next.
   void forget(RequestId id, bool may_come_again);
-  // It never got so far: whoever keeps what it was to fetch is told, if he may be asked; or who
-  // waits for what it was to keep.
+  // Tells others of a request that never got so far: whoever keeps what it was to fetch, where it
+  // may be asked, or whoever waits for what it was to keep.
   void refused(Asked asked);
-  // Whoever waits to be sent a prefill of that name is told that it came to nothing, or where else
-  // it is.
+  // Tells whoever waits to be sent a prefill of that name that there is none, or where else it
+  // is.
   void not_here(const std::string& name, const std::string& elsewhere);
 
   std::optional<ExternalMatch> match(const Request& request, int num_computed) override;

@@ -26,7 +26,7 @@ struct TransferParams {
 Result<TransferParams> parse_transfer_params(const std::string& json, const PeerList& peers,
                                              KvPlane plane = KvPlane::local, bool pushes = false);
 
-// Of an engine that has no connector: what only one can do is refused.
+// Refuses what only a connector can do, for an engine that has none.
 Result<void> refuse_transfer(const std::string& json);
 
 struct KeptDescription {

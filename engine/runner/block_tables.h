@@ -52,7 +52,7 @@ class BlockTables {
   // Arrays for so many writes of so many blocks in all, of another rank's tables: they are filled
   // with what that rank staged.
   void stage(StagedPack& pack, int num_writes, int num_blocks);
-  // Of the latest stage().
+  // Writes that the latest stage() left for write().
   int num_writes() const { return static_cast<int>(writes_.slot.extent(0)); }
   int num_written_blocks() const { return static_cast<int>(writes_.blocks.extent(0)); }
   void write(StreamRef stream);

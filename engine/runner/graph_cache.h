@@ -43,24 +43,24 @@ struct GraphShape {
   std::strong_ordering operator<=>(const GraphShape&) const = default;
 };
 
-// Of a step; no row of padding may be longer than a request.
+// Limits of one step. No row of padding may be longer than a request.
 struct GraphLimits {
   int max_num_seqs = 0;
   int max_tokens = 0;
 };
 
-// Of what the groups' operators support, the least counts. Refuses sizes that this model cannot
+// Chooses the sizes that the operators of all groups support. Refuses sizes that this model cannot
 // have.
 Result<CaptureSizes> capture_sizes(const GraphConfig& config, const GraphLimits& limits,
                                    const OpsTraits& ops, const std::vector<KvGroup>& groups);
 
-// Of a mixed step: as many rows as tokens where there can be, up to kMostMixedRows, and one for the
-// padding. Steps of more rows read more than launches take.
+// The graph of a mixed step has as many rows as tokens where there can be, up to kMostMixedRows,
+// and one for the padding. Steps of more rows read more than launches take.
 GraphShape mixed_shape(int num_tokens, int max_num_seqs);
 inline constexpr int kMostMixedRows = 64;
 
-// Those of capture_sizes() in which as many drafts fit into a step; none where the groups' operators
-// have no graphs for several tokens of a row.
+// The sizes of capture_sizes() at which so many drafts of each row fit into a step; none where the
+// groups' operators have no graphs for several tokens of a row.
 std::vector<int> draft_capture_sizes(const std::vector<int>& sizes, int num_drafts,
                                      int max_num_batched_tokens, const OpsTraits& ops,
                                      const std::vector<KvGroup>& groups);
@@ -73,9 +73,9 @@ class GraphCache {
 
   // The smallest that holds this many rows of so many drafts each; no rows: none does.
   GraphShape shape_for(int num_rows, int num_drafts) const;
-  // The same of a mixed step of so many tokens.
+  // The smallest for a mixed step of so many rows and tokens.
   GraphShape mixed_shape_for(int num_rows, int num_tokens) const;
-  std::vector<int> mixed_sizes() const;  // of those that are there
+  std::vector<int> mixed_sizes() const;  // tokens of the mixed graphs that are there
   void replay(const GraphShape& shape, StreamRef stream);
   long num_replays() const { return num_replays_; }
 

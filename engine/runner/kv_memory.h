@@ -21,7 +21,7 @@ class KvMemory {
   std::vector<LayerCache> layers(std::span<const LayerKvSpec> specs) const;
 
   std::size_t bytes() const;
-  // Of one block id across all tensors, queued on the stream.
+  // Zeroes these blocks in all tensors, queued on the stream.
   void zero_blocks(std::span<const BlockId> blocks, StreamRef stream);
 
  private:

@@ -68,24 +68,24 @@ class ModelRunner {
     // drafts as there can be.
     double drafting = 0, drafting_one = 0;
   };
-  // After warm_up(): of prompts of that many tokens and twice as many each time, until one takes
-  // longer than that or has as many as that or as fit into a step, or the next might make it two
-  // seconds together.
+  // Measures prompts of `least` tokens and twice as many each time, after warm_up(). Ends when one
+  // takes more than `most_seconds`, has `most` tokens or as many as fit into a step, or when the
+  // next might make it two seconds together.
   std::vector<PromptTime> time_prompts(int least, int most, double most_seconds);
 
   void observe_logits(LogitsObserver observer) { observer_ = std::move(observer); }
   void observe_drafts(DraftObserver observer) { drafts_->observe(std::move(observer)); }
 
-  // To the logits. The plan stays as it is until sample(). may_propose: of what it computes drafts
-  // may be made; else propose() must want none.
+  // Queues a step up to its logits. The plan stays as it is until sample(). may_propose: drafts may
+  // be made of what it computes; else propose() must want none.
   void forward(const BatchPlan& plan, bool may_propose = true);
-  // Of a plan without rows, whose blocks are filled from elsewhere: before they are.
+  // Zeroes new blocks of a plan without rows, before they are filled from elsewhere.
   void zero(std::span<const BlockId> blocks);
-  // The requests of the step before must have its tokens by sample(): only where it is not enough
+  // Must the requests of the step before have its tokens before sample()? Not where it is enough
   // that the device has them.
   bool needs_latest_tokens() const { return sampler_.needs_latest_tokens(); }
   void sample();
-  // Of the latest sample(): requests that must end.
+  // Requests that must end, of the latest sample().
   std::span<const RowFailure> failures() const { return sampler_.failures(); }
   // Requests whose draw in it must not be taken.
   std::span<const TokenMasks::LateRow> late() const { return sampler_.late(); }
@@ -93,39 +93,39 @@ class ModelRunner {
     forward(plan);
     sample();
   }
-  // Of the oldest step that was launched; valid until the next collect().
+  // Waits for the oldest step that was launched; its tokens are valid until the next collect().
   StepTokens collect();
   // Queues the draft model's passes behind what was collected last, and gives how many drafts each
   // plan row will have: see DraftRunner::run. Before the plan is committed; valid until the next
   // call.
   std::span<const int> propose(std::span<const int> wanted);
-  // The same behind what was sampled last, before it is collected: the device knows what it drew.
-  // Where can_propose_ahead().
+  // Does the same for the step that was sampled last, before it is collected: the device knows what
+  // it drew. Only where can_propose_ahead().
   std::span<const int> propose_ahead(std::span<const int> wanted);
   bool can_propose_ahead() const {
     return drafts_ && options_.line == nullptr && drafts_->can_run_ahead();
   }
   // May a step follow in which all drafts of the one under way are taken to hold?
   bool can_follow_drafts() const { return can_propose_ahead() && !observer_; }
-  // The host needs them already: waits.
+  // Waits for drafts that the host needs already.
   void wait_for_drafts() { drafts_->wait(); }
-  // The same, of a slot's: as many as could be drawn.
+  // Waits for the drafts of a slot, and reads as many as could be drawn.
   void read_drafts(int slot, int count, std::vector<TokenId>& out) const;
   bool computes_on_host() const { return device_.is_host_memory(); }
   int most_drafts(const Request& request, int num_known, int num_open = 0) const {
     return drafts_->most_drafts(request, num_known, num_open);
   }
-  // Of the collected step: requests whose logits are no numbers. They must end.
+  // Requests of the collected step whose logits are no numbers. They must end.
   std::span<const RequestId> undrawn() const { return undrawn_; }
   // Log-probabilities of the collected step, by plan row; k is 0 when nobody asked.
   const LogprobRows& logprobs() const { return sampler_.logprobs(collected_->sampler_turn); }
-  // Of the collected step, f32 [hidden]: a row that reached its prompt's end; with
-  // RunnerOptions::pooling.
+  // The vector of a row of the collected step that reached its prompt's end, f32 [hidden]; only
+  // with RunnerOptions::pooling.
   std::span<const float> pooled(int row) const;
-  // Its first; those behind its drafts follow.
+  // Index of the row's first sample in the collected step; those of its drafts follow.
   int sample_of_row(int row) const { return collected_->rows[row].sample; }
 
-  // Of a request whose first token was collected: prompt tokens 1, 2, …; empty: not asked for.
+  // Log-probabilities of prompt tokens 1, 2, … once the first token is collected; empty: not asked.
   std::vector<PromptPosition> take_prompt_logprobs(RequestId id) {
     return prompt_logprobs_.take(id);
   }

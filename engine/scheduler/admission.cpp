@@ -153,7 +153,7 @@ bool Scheduler::abort(RequestId id) {
   return true;
 }
 
-// It has waited longer than those who came meanwhile, or by its priority.
+// The request goes before those that came while its grammar was compiled, or by its priority.
 void Scheduler::grammar_ready(RequestId id, std::unique_ptr<ConstraintMasks> constraint) {
   const auto found = requests_.find(id);
   if (found == requests_.end()) return;

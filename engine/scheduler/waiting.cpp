@@ -60,7 +60,7 @@ Scheduler::Verdict Scheduler::schedule_one(BatchPlan& plan, Request& request) {
   }
   demand.num_external = external.num_tokens;
   demand.num_lookahead = external.async ? 0 : options_.num_lookahead_tokens;
-  // What nobody has seen yet is for nobody else: neither that nor what is computed from it.
+  // Blocks that are still being loaded are not shared, nor is what is computed from them.
   request.loads_in_step = external.num_tokens > 0 && !external.async;
   demand.delay_caching = external.num_tokens > 0;
   demand.whole_prompt_must_fit = options_.reserve_full_prompt;

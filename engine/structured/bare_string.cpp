@@ -20,7 +20,8 @@ ExprId bare_string(Rules& rules, const json::object& schema, RegexId text) {
     if (value == nullptr) return otherwise;
     boost::system::error_code error;
     const auto number = value->to_number<std::uint32_t>(error);
-    if (error) tag_fault("must be a whole number", std::string("/") + key, GrammarErrorKind::syntax);
+    if (error)
+      tag_fault("must be a whole number", std::string("/") + key, GrammarErrorKind::syntax);
     return number;
   };
   const std::uint32_t least = length("minLength", 0), most = length("maxLength", kUnbounded);
@@ -44,7 +45,8 @@ ExprId bare_string(Rules& rules, const json::object& schema, RegexId text) {
     const std::string name(format->get_string());
     const auto known = format_regex(store, name, Spelling::plain);
     if (!known && !pattern) tag_fault("is not known", "/format", GrammarErrorKind::unsupported);
-    if (known && !(pattern && is_local_time(store, name, *known, *pattern))) parts.push_back(*known);
+    if (known && !(pattern && is_local_time(store, name, *known, *pattern)))
+      parts.push_back(*known);
   }
   const RegexId all = store.all_of(std::move(parts));
   if (!store.alive(all)) tag_fault("no text fits", "", GrammarErrorKind::unsatisfiable);

@@ -7,8 +7,8 @@
 
 namespace quire::structured {
 
-// minLength, maxLength, pattern and format of the schema, for a text that is also one of `text`. Throws GrammarFailure with the place in the
-// schema.
+// minLength, maxLength, pattern and format of the schema, for a text that is also one of `text`.
+// Throws GrammarFailure with the place in the schema.
 ExprId bare_string(Rules& rules, const boost::json::object& schema, RegexId text);
 
 }  // namespace quire::structured

@@ -20,9 +20,9 @@ struct GrammarLimits {
   std::chrono::milliseconds step_time{100};  // one mask or one token
   std::size_t regex_nodes = 2'000'000;
   std::size_t grammar_states = 400'000;
-  std::size_t disjuncts = 4'096;        // alternatives of one schema once allOf is merged
+  std::size_t disjuncts = 4'096;          // alternatives of one schema once allOf is merged
   std::size_t memory_bytes = 256u << 20;  // regular expressions and parser states together
-  int depth = 2'000;                    // nested rules in a text
+  int depth = 2'000;                      // nested rules in a text
 };
 
 // What the calling thread has computed; while it waits, it stands still.
@@ -61,9 +61,11 @@ class Meter {
     const auto now = ThreadClock::now();
     if (now > slice_end_ && now <= deadline_) throw OutOfTime();
     if (now > deadline_ || slice_.stop.stop_requested()) {
-      const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - started_);
-      throw GrammarFailure(GrammarErrorKind::limit, "the grammar takes more than " + std::to_string(limit.count()) +
-                                                        " ms of processor time");
+      const auto limit =
+          std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - started_);
+      throw GrammarFailure(
+          GrammarErrorKind::limit,
+          "the grammar takes more than " + std::to_string(limit.count()) + " ms of processor time");
     }
   }
 

@@ -1,7 +1,8 @@
 #pragma once
-// A specification compiled to an automaton over bytes, and the matcher that follows one text with it.
-// Compile on any thread but the engine's. A compiled grammar is shared by all requests that asked for
-// it; what they find out about its states (masks, successors) serves the next one. Thread-safe.
+// A specification compiled to an automaton over bytes, and the matcher that follows one text with
+// it. Compile on any thread but the engine's. A compiled grammar is shared by all requests that
+// asked for it; what they find out about its states (masks, successors) serves the next one.
+// Thread-safe.
 
 #include <atomic>
 #include <memory>
@@ -96,7 +97,8 @@ class GrammarMatcher {
   bool finished() const { return finished_; }
   // vocabulary()->words() words, one bit per token id, 1: allowed. All are written.
   void fill_mask(std::span<std::uint32_t> words);
-  // Bytes that must come next whatever is sampled; empty where there is a choice or the text may end.
+  // Bytes that must come next whatever is sampled; empty where there is a choice or the text may
+  // end.
   std::string forced_bytes(std::size_t max = 256);
 
  private:

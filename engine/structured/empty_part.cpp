@@ -36,7 +36,8 @@ class Search {
     for (const char* name : {"anyOf", "oneOf"}) {
       const auto* ways = object.if_contains(name);
       if (ways == nullptr || !ways->is_array() || ways->get_array().empty()) continue;
-      if (std::ranges::all_of(ways->get_array(), [&](const auto& way) { return fits_nothing(way); })) {
+      if (std::ranges::all_of(ways->get_array(),
+                              [&](const auto& way) { return fits_nothing(way); })) {
         return std::string("/") + name;
       }
     }

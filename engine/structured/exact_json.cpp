@@ -32,10 +32,16 @@ class Values {
   bool on_object_end(std::size_t n, error_code&) { return stack_.push_object(n), true; }
   bool on_array_begin(error_code&) { return true; }
   bool on_array_end(std::size_t n, error_code&) { return stack_.push_array(n), true; }
-  bool on_key_part(json::string_view s, std::size_t, error_code&) { return stack_.push_chars(s), true; }
+  bool on_key_part(json::string_view s, std::size_t, error_code&) {
+    return stack_.push_chars(s), true;
+  }
   bool on_key(json::string_view s, std::size_t, error_code&) { return stack_.push_key(s), true; }
-  bool on_string_part(json::string_view s, std::size_t, error_code&) { return stack_.push_chars(s), true; }
-  bool on_string(json::string_view s, std::size_t, error_code&) { return stack_.push_string(s), true; }
+  bool on_string_part(json::string_view s, std::size_t, error_code&) {
+    return stack_.push_chars(s), true;
+  }
+  bool on_string(json::string_view s, std::size_t, error_code&) {
+    return stack_.push_string(s), true;
+  }
   bool on_number_part(json::string_view s, error_code&) { return number_.append(s), true; }
   bool on_int64(std::int64_t value, json::string_view, error_code&) {
     number_.clear();

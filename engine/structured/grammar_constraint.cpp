@@ -21,17 +21,30 @@ GrammarSpec spec_of(const ConstraintSpec& constraint) {
   GrammarSpec spec;
   spec.source = constraint.text;
   switch (constraint.kind) {
-    case ConstraintKind::json_object: spec.kind = GrammarSpec::Kind::json_object; break;
-    case ConstraintKind::json_schema: spec.kind = GrammarSpec::Kind::json_schema; break;
-    case ConstraintKind::regex: spec.kind = GrammarSpec::Kind::regex; break;
-    case ConstraintKind::choice: spec.kind = GrammarSpec::Kind::choice; break;
-    case ConstraintKind::grammar: spec.kind = GrammarSpec::Kind::ebnf; break;
-    case ConstraintKind::structural_tag: spec.kind = GrammarSpec::Kind::structural_tag; break;
+    case ConstraintKind::json_object:
+      spec.kind = GrammarSpec::Kind::json_object;
+      break;
+    case ConstraintKind::json_schema:
+      spec.kind = GrammarSpec::Kind::json_schema;
+      break;
+    case ConstraintKind::regex:
+      spec.kind = GrammarSpec::Kind::regex;
+      break;
+    case ConstraintKind::choice:
+      spec.kind = GrammarSpec::Kind::choice;
+      break;
+    case ConstraintKind::grammar:
+      spec.kind = GrammarSpec::Kind::ebnf;
+      break;
+    case ConstraintKind::structural_tag:
+      spec.kind = GrammarSpec::Kind::structural_tag;
+      break;
   }
   return spec;
 }
 
-// What the masks of one request may cost, beyond which it ends: time for every token, and some to begin with for what is found out once.
+// What the masks of one request may cost, beyond which it ends: time for every token, and some to
+// begin with for what is found out once.
 constexpr std::chrono::nanoseconds kTimeForAll = std::chrono::seconds(1);
 constexpr std::chrono::milliseconds kTimeForOne(250);
 constexpr std::chrono::nanoseconds kTimePerToken = std::chrono::microseconds(500);
@@ -92,7 +105,8 @@ class Constraint : public TokenConstraint {
     std::string_view rest = bytes;
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       const std::string_view piece = vocabulary_.bytes(tokens[i]);
-      const bool fits = !piece.empty() && !vocabulary_.is_special(tokens[i]) && rest.starts_with(piece);
+      const bool fits =
+          !piece.empty() && !vocabulary_.is_special(tokens[i]) && rest.starts_with(piece);
       if (!fits) {
         tokens.resize(i);
         break;
@@ -133,7 +147,8 @@ class Constraint : public TokenConstraint {
     word = bit;
   }
 
-  mutable std::vector<std::uint32_t> words_;  // fill() is const and finds out more about the grammar
+  mutable std::vector<std::uint32_t>
+      words_;                     // fill() is const and finds out more about the grammar
   const Vocabulary& vocabulary_;  // the grammar's
   mutable GrammarMatcher matcher_;
   const std::shared_ptr<const Shared> shared_;
@@ -168,23 +183,26 @@ void find_first_mask(const std::shared_ptr<CompiledGrammar>& grammar, const Slic
   matcher.fill_mask(words);  // what is asked for twice is kept
 }
 
-// Where a specification that is refused as a whole went wrong, as far as that can be said: of one that
-// fits nothing, the part that does not.
+// Where a specification that is refused as a whole went wrong, as far as that can be said: of one
+// that fits nothing, the part that does not.
 std::string place_in(const ConstraintSpec& spec, bool is_empty, const Slice& slice) {
   const bool is_tag = spec.kind == ConstraintKind::structural_tag;
   if (!is_tag && !(is_empty && spec.kind == ConstraintKind::json_schema)) return {};
   boost::system::error_code error;
-  constexpr std::size_t kMaxDepth = 10'000;  // more than is compiled: that it is too deep is said with its place, too
+  constexpr std::size_t kMaxDepth =
+      10'000;  // more than is compiled: that it is too deep is said with its place, too
   const auto document = parse_exact(spec.text, kMaxDepth, error);
   if (error) return {};
   std::string place;
-  if (is_empty) place = is_tag ? empty_part_of_tag(document, slice) : empty_part_of_schema(document, slice);
+  if (is_empty)
+    place = is_tag ? empty_part_of_tag(document, slice) : empty_part_of_schema(document, slice);
   return place.empty() && is_tag ? common_place_of_tag(document) : place;
 }
 
 class Compiler {
  public:
-  explicit Compiler(std::shared_ptr<const Tokenizer> tokenizer) : tokenizer_(std::move(tokenizer)) {}
+  explicit Compiler(std::shared_ptr<const Tokenizer> tokenizer)
+      : tokenizer_(std::move(tokenizer)) {}
 
   std::shared_ptr<const CompiledConstraint> compile(const ConstraintSpec& spec,
                                                     const Slice& slice) {

@@ -18,10 +18,14 @@ enum class GrammarErrorKind : std::uint8_t {
 
 constexpr std::string_view to_string(GrammarErrorKind kind) {
   switch (kind) {
-    case GrammarErrorKind::syntax: return "syntax";
-    case GrammarErrorKind::unsupported: return "unsupported";
-    case GrammarErrorKind::unsatisfiable: return "unsatisfiable";
-    case GrammarErrorKind::limit: return "limit";
+    case GrammarErrorKind::syntax:
+      return "syntax";
+    case GrammarErrorKind::unsupported:
+      return "unsupported";
+    case GrammarErrorKind::unsatisfiable:
+      return "unsatisfiable";
+    case GrammarErrorKind::limit:
+      return "limit";
   }
   return "";
 }

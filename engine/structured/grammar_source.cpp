@@ -64,10 +64,10 @@ RuleId build_rules(Rules& rules, const GrammarSpec& spec, Meter& meter,
     return root;
   }
   JsonStyle style(rules, spec.any_whitespace, spec.whitespace_pattern);
-  rules.define(root, spec.kind == GrammarSpec::Kind::json_object
-                         ? any_object(rules, style)
-                         : schema_expression(rules, style, parsed(spec.source), meter,
-                                             context.limits));
+  rules.define(root,
+               spec.kind == GrammarSpec::Kind::json_object
+                   ? any_object(rules, style)
+                   : schema_expression(rules, style, parsed(spec.source), meter, context.limits));
   return root;
 }
 

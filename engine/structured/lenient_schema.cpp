@@ -43,8 +43,7 @@ ExprId lenient_schema(json::value schema, const json::value& otherwise, const st
     } catch (const GrammarFailure& failure) {
       const bool is_beyond = failure.kind() == GrammarErrorKind::unsupported;
       const bool is_costly = failure.kind() == GrammarErrorKind::limit;
-      const bool is_left_out =
-          !is_costly && leave_out(schema, failure.pointer(), !is_beyond);
+      const bool is_left_out = !is_costly && leave_out(schema, failure.pointer(), !is_beyond);
       if (!is_left_out && !is_beyond && !is_costly) throw;
       tell(place + failure.pointer(), failure.what());
       if (!is_left_out) break;

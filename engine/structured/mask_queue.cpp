@@ -25,7 +25,8 @@ constexpr nanoseconds kLeastTry = std::chrono::microseconds(100);
 
 }  // namespace
 
-// Whoever is at work on a job owns it but for is_dropped; when it is done, the engine's thread does.
+// Whoever is at work on a job owns it but for is_dropped; when it is done, the engine's thread
+// does.
 struct MaskJob {
   RequestId request;
   std::unique_ptr<TokenConstraint> constraint;
@@ -66,7 +67,8 @@ struct MaskJob {
     } catch (const Failure& failure) {
       error = failure.error();
     } catch (const std::exception& e) {
-      error = {ErrorCode::internal, std::string("the constraint on its output failed: ") + e.what(), {}};
+      error = {
+          ErrorCode::internal, std::string("the constraint on its output failed: ") + e.what(), {}};
     }
     return Outcome::failed;
   }
@@ -170,7 +172,8 @@ void MaskQueue::submit(const JobPtr& job) {
   arrived_.notify_all();
 }
 
-// A constraint may be the last to hold a large grammar: it is not the engine's thread that frees it.
+// A constraint may be the last to hold a large grammar: it is not the engine's thread that frees
+// it.
 void MaskQueue::drop(const JobPtr& job) {
   if (std::exchange(job->is_open, false)) --num_open_;
   const std::lock_guard lock(mutex_);
@@ -230,7 +233,8 @@ MaskQueue::JobPtr MaskQueue::next_job(bool is_patient) {
 }
 
 void MaskQueue::help(const std::stop_token& stop, bool is_patient) {
-  [[maybe_unused]] const int niceness = ::nice(is_patient ? kLongNiceness : kShortNiceness);  // on Linux, of this thread
+  [[maybe_unused]] const int niceness =
+      ::nice(is_patient ? kLongNiceness : kShortNiceness);  // on Linux, of this thread
   std::unique_lock lock(mutex_);
   while (true) {
     const auto until = next_deadline();

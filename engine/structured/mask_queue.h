@@ -29,8 +29,8 @@ namespace quire {
 // What may follow an output, and then each of its drafts.
 struct NextMasks {
   std::vector<TokenId> drafts;
-  int count = 0;                         // masks: 1 + drafts, less those behind a refused draft
-  std::vector<std::uint32_t> words;      // [count, width]
+  int count = 0;                          // masks: 1 + drafts, less those behind a refused draft
+  std::vector<std::uint32_t> words;       // [count, width]
   std::vector<std::uint8_t> is_complete;  // [count]: nothing but the end may come
 
   std::span<const std::uint32_t> mask(int index, std::size_t width) const {
@@ -108,12 +108,12 @@ class MaskQueue {
   const std::chrono::milliseconds patience_;
   std::mutex mutex_;
   std::condition_variable_any arrived_;
-  std::deque<JobPtr> fresh_;   // nobody has looked at them
-  std::deque<JobPtr> tried_;   // too long for the engine's thread
-  std::deque<JobPtr> slow_;    // too long for the thread that is there for short ones
-  std::vector<JobPtr> dead_;   // to be freed by a thread that has the time
+  std::deque<JobPtr> fresh_;  // nobody has looked at them
+  std::deque<JobPtr> tried_;  // too long for the engine's thread
+  std::deque<JobPtr> slow_;   // too long for the thread that is there for short ones
+  std::vector<JobPtr> dead_;  // to be freed by a thread that has the time
   std::vector<JobPtr> done_;
-  std::size_t num_open_ = 0;  // of the engine's thread
+  std::size_t num_open_ = 0;           // of the engine's thread
   std::vector<std::jthread> threads_;  // last: they use what is above
 };
 

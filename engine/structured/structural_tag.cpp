@@ -29,16 +29,16 @@ class TagCompiler {
         style_(style),
         meter_(meter),
         limits_(context.limits),
-        text_(rules.store(), context.vocabulary == nullptr
-                                 ? std::span<const std::string>()
-                                 : context.vocabulary->special_texts()) {}
+        text_(rules.store(), context.vocabulary == nullptr ? std::span<const std::string>()
+                                                           : context.vocabulary->special_texts()) {}
 
   ExprId document(const json::value& value, const std::string& at) {
     if (!value.is_object()) fault("a structural tag must be an object", at);
     const json::object& object = value.get_object();
     if (!at.empty()) check_tag_document(object, at);
     if (object.contains("not_strict")) {
-      for (std::string& place : strings(object, "not_strict", at)) lenient_.push_back(std::move(place));
+      for (std::string& place : strings(object, "not_strict", at))
+        lenient_.push_back(std::move(place));
     }
     const auto* format = object.if_contains("format");
     const auto* answer = object.if_contains("answer");
@@ -134,7 +134,8 @@ class TagCompiler {
     return placed(at, [&] {
       if (!around) return make(value);
       const bool is_whole = *around == at;  // all arguments, which are an object
-      return lenient_schema(value, is_whole ? json::value{{"type", "object"}} : json::value(true), at, make);
+      return lenient_schema(value, is_whole ? json::value{{"type", "object"}} : json::value(true),
+                            at, make);
     });
   }
   // Of those that are enforced as far as they can be, the one that this is or lies in.
@@ -164,7 +165,8 @@ class TagCompiler {
         used[i] = true;
         bodies.push_back(whole({tag.begin.substr(trigger.size()), tag.content, tag.ends}));
       }
-      if (bodies.empty()) fault("no tag begins with the trigger \"" + trigger + '"', at + "/triggers");
+      if (bodies.empty())
+        fault("no tag begins with the trigger \"" + trigger + '"', at + "/triggers");
       marked.push_back(
           rules_.sequence({rules_.solid(text_.until(wanted.over, trigger, wanted.triggers)),
                            rules_.choice(bodies)}));
@@ -205,8 +207,7 @@ class TagCompiler {
     return result;
   }
   ExprId whole(const Tag& tag) {
-    return rules_.sequence({rules_.lexeme(text_.mark(tag.begin)), tag.content,
-                            one_of(tag.ends)});
+    return rules_.sequence({rules_.lexeme(text_.mark(tag.begin)), tag.content, one_of(tag.ends)});
   }
 
   ExprId one_of(const Texts& marks) {
@@ -228,7 +229,8 @@ class TagCompiler {
     if (type == "any_text") return any_text(object, at, ends);
     if (type == "answer" && answer_ != nullptr) return answer();
     if (type == "json_schema") {
-      return schema(member(object, "json_schema", at), inside("json_schema"), flag(object, "only_objects"));
+      return schema(member(object, "json_schema", at), inside("json_schema"),
+                    flag(object, "only_objects"));
     }
     if (type == "structural_tag") {
       return document(member(object, "structural_tag", at), inside("structural_tag"));
@@ -242,18 +244,17 @@ class TagCompiler {
                     [&] { return regex_expression(rules_, text(object, "pattern", at)); });
     }
     if (type == "grammar") {
-      return placed(inside("grammar"), [&] {
-        return rules_.call(parse_ebnf(rules_, text(object, "grammar", at)));
-      });
+      return placed(inside("grammar"),
+                    [&] { return rules_.call(parse_ebnf(rules_, text(object, "grammar", at))); });
     }
     if (type == "sequence" || type == "or") return elements(object, type, at, ends);
     if (const auto often = how_often(object, type, at)) return repeated(object, *often, at, ends);
     if (type == "tag") return whole(tag(value, at));
     if (type == "triggered_tags") {
-      return triggered({strings(object, "triggers", at), tags(object, at),
-                        flag(object, "at_least_one"), flag(object, "stop_after_first"),
-                        over(object, at)},
-                       at);
+      return triggered(
+          {strings(object, "triggers", at), tags(object, at), flag(object, "at_least_one"),
+           flag(object, "stop_after_first"), over(object, at)},
+          at);
     }
     if (type == "tags_with_separator") return separated(object, at);
     fault("\"answer\" stands in the document's format only", at);
@@ -276,12 +277,14 @@ class TagCompiler {
       return rules_.solid(text_.not_beginning(kind, strings(object, "not_beginning", at)));
     }
     const bool excludes = object.contains("without");
-    const RegexId text = excludes ? text_.without(kind, strings(object, "without", at))
+    const RegexId text = excludes       ? text_.without(kind, strings(object, "without", at))
                          : ends.empty() ? text_.any(kind)
-                                       : text_.without(kind, ends);
+                                        : text_.without(kind, ends);
     const auto* schema = object.if_contains("string");
     if (schema == nullptr || !schema->is_object()) return rules_.solid(text);
-    const auto make = [&](const json::value& one) { return bare_string(rules_, one.get_object(), text); };
+    const auto make = [&](const json::value& one) {
+      return bare_string(rules_, one.get_object(), text);
+    };
     return placed(at, [&] {
       return lenient_place(at) ? lenient_schema(*schema, json::object(), at, make) : make(*schema);
     });
@@ -298,7 +301,9 @@ class TagCompiler {
       const json::value& value = member(object, key, at);
       constexpr std::int64_t kMost = 100'000;
       if (!value.is_int64() || value.get_int64() < -1 || value.get_int64() > kMost) {
-        fault(std::string("\"") + key + "\" must be a whole number up to 100000, or -1 for no limit", at + '/' + key);
+        fault(
+            std::string("\"") + key + "\" must be a whole number up to 100000, or -1 for no limit",
+            at + '/' + key);
       }
       return static_cast<std::uint32_t>(value.get_int64());
     };
@@ -306,7 +311,8 @@ class TagCompiler {
     if (often.first > often.second) fault("\"min\" is above \"max\"", at + "/min");
     return often;
   }
-  ExprId repeated(const json::object& object, const Often& often, const std::string& at, const Texts& ends) {
+  ExprId repeated(const json::object& object, const Often& often, const std::string& at,
+                  const Texts& ends) {
     const RuleId one = rules_.add_rule();
     rules_.define(one, format(member(object, "content", at), at + "/content", ends));
     return rules_.repeat(rules_.call(one), often.first, often.second);
@@ -318,7 +324,8 @@ class TagCompiler {
     std::vector<ExprId> parts;
     for (std::size_t i = 0; i < items.size(); ++i) {
       const bool last = type == "or" || i + 1 == items.size();
-      parts.push_back(format(items[i], at + "/elements/" + std::to_string(i), last ? ends : Texts()));
+      parts.push_back(
+          format(items[i], at + "/elements/" + std::to_string(i), last ? ends : Texts()));
     }
     return type == "or" ? rules_.choice(parts) : rules_.sequence(parts);
   }
@@ -341,7 +348,7 @@ class TagCompiler {
   Meter& meter_;
   const GrammarLimits& limits_;
   TagText text_;
-  std::vector<std::string> lenient_;  // places
+  std::vector<std::string> lenient_;     // places
   const json::value* answer_ = nullptr;  // the document's; in itself there is none
   std::optional<RuleId> answer_rule_;
 };

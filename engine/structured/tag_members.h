@@ -13,6 +13,7 @@ namespace quire::structured {
 
 // Of a client's: the outermost one is ours.
 void check_tag_document(const boost::json::object& object, const std::string& at);
-void check_tag_format(const boost::json::object& object, std::string_view type, const std::string& at);
+void check_tag_format(const boost::json::object& object, std::string_view type,
+                      const std::string& at);
 
 }  // namespace quire::structured

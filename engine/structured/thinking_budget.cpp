@@ -54,7 +54,9 @@ std::unique_ptr<const ThoughtMarks> thought_marks(const std::string& structural_
 }
 
 ForcedClose::ForcedClose(ThoughtMarks marks, std::shared_ptr<const Vocabulary> vocabulary)
-    : marks_(std::move(marks)), vocabulary_(std::move(vocabulary)), next_(marks_.close.front().size(), -1) {
+    : marks_(std::move(marks)),
+      vocabulary_(std::move(vocabulary)),
+      next_(marks_.close.front().size(), -1) {
   const std::string_view close = marks_.close.front();
   std::vector<std::size_t> longest(close.size());
   for (TokenId id = 0; id < vocabulary_->size(); ++id) {

@@ -1,6 +1,6 @@
 #pragma once
-// How many tokens a thought may have: at the limit its closing mark is all that may come. One Forced
-// per specification, shared; one ThinkingBudget per request, engine thread only.
+// How many tokens a thought may have: at the limit its closing mark is all that may come. One
+// Forced per specification, shared; one ThinkingBudget per request, engine thread only.
 
 #include <cstdint>
 #include <memory>

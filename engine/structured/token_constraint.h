@@ -69,8 +69,9 @@ class CompiledConstraint {
 };
 
 // Called on worker threads, several at a time. A Failure (invalid_argument: what is wrong with the
-// specification) ends the request with its error. Throws OutOfTime where the slice does not suffice;
-// looks at its `stop` often enough that a request which has gone does not cost a second more.
+// specification) ends the request with its error. Throws OutOfTime where the slice does not
+// suffice; looks at its `stop` often enough that a request which has gone does not cost a second
+// more.
 using CompileConstraint = std::function<std::shared_ptr<const CompiledConstraint>(
     const ConstraintSpec& spec, const Slice& slice)>;
 

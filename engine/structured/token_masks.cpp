@@ -193,8 +193,8 @@ LexemeMask TokenMasks::walk_lexeme(RegexId lexeme) {
   return mask;
 }
 
-// n: every text of up to n safe characters keeps the lexeme alive, and no longer one does (kEndless: every
-// longer one does too). 0: there is no such n.
+// n: every text of up to n safe characters keeps the lexeme alive, and no longer one does
+// (kEndless: every longer one does too). 0: there is no such n.
 std::uint32_t TokenMasks::plain_chars(RegexId lexeme) {
   std::vector<RegexId> way;
   std::uint32_t chars = kEndless;
@@ -220,8 +220,8 @@ std::uint32_t TokenMasks::plain_chars(RegexId lexeme) {
   return chars == kMixed ? 0 : chars;
 }
 
-// True when no text of safe characters is ever refused, though the states differ: keys that are not one
-// of some names, say.
+// True when no text of safe characters is ever refused, though the states differ: keys that are not
+// one of some names, say.
 bool TokenMasks::takes_all_text(RegexId lexeme) {
   constexpr std::size_t kMostStates = 2'000;
   std::vector<std::pair<RegexId, RegexId>> work{{lexeme, safe_char_}};

@@ -18,11 +18,11 @@ namespace quire::structured {
 
 // What one lexeme state allows.
 struct LexemeMask {
-  std::uint32_t plain = 0;            // all plain tokens of up to this many characters; 0: none
+  std::uint32_t plain = 0;  // all plain tokens of up to this many characters; 0: none
   const TokenTrie* trie = nullptr;
-  std::vector<std::uint32_t> bits;    // dense, or empty and
-  std::vector<TokenId> tokens;        // few
-  std::vector<std::uint32_t> exits;   // nodes of `trie`, inside of a token, where the lexeme may end
+  std::vector<std::uint32_t> bits;   // dense, or empty and
+  std::vector<TokenId> tokens;       // few
+  std::vector<std::uint32_t> exits;  // nodes of `trie`, inside of a token, where the lexeme may end
 };
 
 // Shared by the grammars of one vocabulary; thread-safe. Forgets all when full.

@@ -117,7 +117,8 @@ std::shared_ptr<const Vocabulary> Vocabulary::of(const Tokenizer& tokenizer,
       own = kSpecial + std::string(tokenizer.id_to_token(id));
     } else {
       own = tokenizer.token_bytes(id);
-      if (own.find(kSpecial) != own.npos) own.clear();  // no text needs it, and it must not pass for one
+      if (own.find(kSpecial) != own.npos)
+        own.clear();  // no text needs it, and it must not pass for one
     }
   }
   return std::make_shared<const Vocabulary>(

@@ -24,7 +24,7 @@ class TokenTrie {
   static constexpr std::uint32_t kNone = 0xffffffff;
   struct Node {
     std::uint32_t skip;
-    TokenId token;  // -1: no token ends here; more with the same bytes: Vocabulary::next_same
+    TokenId token;        // -1: no token ends here; more with the same bytes: Vocabulary::next_same
     std::uint16_t depth;  // bytes from the root, this one included
     std::uint8_t byte;
   };
@@ -45,8 +45,8 @@ class TokenTrie {
 
 class Vocabulary {
  public:
-  // Before the text of a special token stands this byte, which no text has: a grammar that names the
-  // token allows it, and nothing else does.
+  // Before the text of a special token stands this byte, which no text has: a grammar that names
+  // the token allows it, and nothing else does.
   static constexpr char kSpecial = '\xff';
 
   // `bytes[id]` empty: the token is never allowed.

@@ -1,32 +1,25 @@
 #include "engine/wire/in_process_channel.h"
 
+#include <algorithm>
 #include <condition_variable>
 #include <iterator>
 #include <mutex>
 #include <utility>
 
+#include "engine/wire/event_mailbox.h"
+
 namespace quire {
 namespace {
-
-template <class T>
-void move_all(std::vector<T>& from, std::vector<T>& to) {
-  if (to.empty()) {
-    to.swap(from);
-  } else {
-    to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
-    from.clear();
-  }
-}
 
 // What both ends share; it lives until the second one is gone.
 class Line {
  public:
-  explicit Line(ChannelLimits limits) : limits_(limits) {}
+  explicit Line(ChannelLimits limits) : limits_(limits), events_(limits.max_events) {}
 
   bool send(Command& command) {
     {
       const std::lock_guard lock(mutex_);
-      if (client_closed_ || engine_closed_) return false;
+      if (!events_.is_open()) return false;
       if (needs_room(command) && commands_.size() >= limits_.max_commands) return false;
       commands_.push_back(std::move(command));
     }
@@ -37,11 +30,17 @@ class Line {
   bool take_commands(std::vector<Command>& commands, bool wait) {
     std::unique_lock lock(mutex_);
     if (wait) {
-      command_arrived_.wait(lock, [this] { return !commands_.empty() || woken_ || closed(); });
+      command_arrived_.wait(
+          lock, [this] { return !commands_.empty() || woken_ || !events_.is_open(); });
       woken_ = false;
     }
-    move_all(commands_, commands);
-    return !closed();
+    if (commands.empty()) {
+      commands.swap(commands_);
+    } else {
+      std::ranges::move(commands_, std::back_inserter(commands));
+      commands_.clear();
+    }
+    return events_.is_open();
   }
 
   void wake() {
@@ -52,73 +51,38 @@ class Line {
     command_arrived_.notify_one();
   }
 
-  void on_events(std::function<void()> notify) {
-    const std::lock_guard lock(mutex_);
-    notify_ = std::move(notify);
-  }
+  EventMailbox& events() { return events_; }
 
   void publish(EngineEvent event) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (client_closed_) return;
-      auto* step = std::get_if<StepOutput>(&event);
-      if (step != nullptr && events_.size() >= limits_.max_events &&
-          std::holds_alternative<StepOutput>(events_.back())) {
-        merge(std::get<StepOutput>(events_.back()), std::move(*step));
-        return;
-      }
-      events_.push_back(std::move(event));
-      if (events_.size() > 1) return;
-    }
-    tell_client();
+    if (const auto notify = events_.put(std::move(event))) notify();
   }
 
-  bool take_events(std::vector<EngineEvent>& events) {
-    const std::lock_guard lock(mutex_);
-    move_all(events_, events);
-    return !engine_closed_;
-  }
-
+  // Both under the lock, so that whoever waits for a command does not miss it.
   void close_client() {
     {
       const std::lock_guard lock(mutex_);
-      client_closed_ = true;
-      notify_ = nullptr;
+      events_.close();
     }
     command_arrived_.notify_all();
   }
 
   void close_engine() {
+    EventMailbox::Notify notify;
     {
       const std::lock_guard lock(mutex_);
-      if (std::exchange(engine_closed_, true)) return;
+      notify = events_.end();
     }
     command_arrived_.notify_all();
-    tell_client();
-  }
-
- private:
-  bool closed() const { return client_closed_ || engine_closed_; }
-
-  // A copy is called, outside the lock: the client may close while it runs.
-  void tell_client() {
-    std::function<void()> notify;
-    {
-      const std::lock_guard lock(mutex_);
-      notify = notify_;
-    }
     if (notify) notify();
   }
 
+ private:
   const ChannelLimits limits_;
-  std::mutex mutex_;
+  EventMailbox events_;
+  std::mutex mutex_;  // what follows
   std::condition_variable command_arrived_;
   std::vector<Command> commands_;
-  std::vector<EngineEvent> events_;
-  std::function<void()> notify_;
   bool woken_ = false;
-  bool client_closed_ = false;
-  bool engine_closed_ = false;
 };
 
 class InProcessEngineEnd final : public EngineEnd {
@@ -144,8 +108,10 @@ class InProcessClientEnd final : public ClientEnd {
   explicit InProcessClientEnd(std::shared_ptr<Line> line) : line_(std::move(line)) {}
   ~InProcessClientEnd() override { line_->close_client(); }
   bool send(Command& command) override { return line_->send(command); }
-  void on_events(std::function<void()> notify) override { line_->on_events(std::move(notify)); }
-  bool take(std::vector<EngineEvent>& events) override { return line_->take_events(events); }
+  void on_events(std::function<void()> notify) override {
+    line_->events().on_events(std::move(notify));
+  }
+  bool take(std::vector<EngineEvent>& events) override { return line_->events().take(events); }
   void close() override { line_->close_client(); }
 
  private:

@@ -23,7 +23,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kOpening{5000};  // to prove the secret
 constexpr milliseconds kGlance{500};
 constexpr std::size_t kMostStrangers = 64;
-// Whoever opens more pushes out his own oldest: an engine proves itself before so many more come.
+// Whoever opens more pushes out its own oldest: an engine proves itself before so many more come.
 constexpr std::size_t kMostOfAddress = 16;
 
 std::string address_of(int socket) {
@@ -117,7 +117,7 @@ void Lobby::make_room(const std::string& address) {
   }
 }
 
-// Who has proved himself waits; one that lies, leaves or says nothing for too long is sent away.
+// A peer that proved itself waits; one that lies, leaves or says nothing for too long is sent away.
 void Lobby::greet_strangers() {
   for (auto next = strangers_.begin(); next != strangers_.end();) {
     const auto one = next++;

@@ -21,7 +21,7 @@ namespace quire {
 
 class Lobby {
  public:
-  // Somebody who has proved the secret, and what he has sent since.
+  // A peer that has proved the secret, and what it has sent since.
   struct Guest {
     std::unique_ptr<WireConnection> connection;
     std::vector<std::string> frames{};

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "engine/wire/connection.h"
+#include "engine/wire/event_mailbox.h"
 #include "engine/wire/lobby.h"
 #include "engine/wire/pieces.h"
 #include "engine/wire/socket_channel.h"
@@ -33,7 +34,8 @@ class SocketClientEnd final : public ClientEnd {
   SocketClientEnd(SocketAddress address, std::shared_ptr<Lobby> lobby, SocketOptions options)
       : address_(std::move(address)),
         lobby_(std::move(lobby)),
-        options_(std::move(options)) {
+        options_(std::move(options)),
+        events_(options_.limits.max_events) {
     thread_ = std::thread([this] { run(); });
   }
   ~SocketClientEnd() override {
@@ -57,24 +59,17 @@ class SocketClientEnd final : public ClientEnd {
     return true;
   }
 
-  void on_events(std::function<void()> notify) override {
-    const std::lock_guard lock(mutex_);
-    notify_ = std::move(notify);
-  }
+  void on_events(std::function<void()> notify) override { events_.on_events(std::move(notify)); }
 
-  bool take(std::vector<EngineEvent>& events) override {
-    const std::lock_guard lock(mutex_);
-    std::ranges::move(events_, std::back_inserter(events));
-    events_.clear();
-    return true;  // what is lost may come back
-  }
+  // True: what is lost may come back.
+  bool take(std::vector<EngineEvent>& events) override { return events_.take(events); }
 
   void close() override {
     {
       const std::lock_guard lock(mutex_);
       closed_ = true;
-      notify_ = nullptr;
     }
+    events_.close();
     wake_up_.wake();
   }
 
@@ -191,20 +186,7 @@ class SocketClientEnd final : public ClientEnd {
   }
 
   void deliver(EngineEvent event) {
-    std::function<void()> notify;
-    {
-      const std::lock_guard lock(mutex_);
-      auto* step = std::get_if<StepOutput>(&event);
-      if (step != nullptr && events_.size() >= options_.limits.max_events &&
-          std::holds_alternative<StepOutput>(events_.back())) {
-        merge(std::get<StepOutput>(events_.back()), std::move(*step));
-        return;
-      }
-      events_.push_back(std::move(event));
-      if (events_.size() > 1) return;
-      notify = notify_;
-    }
-    if (notify) notify();
+    if (const auto notify = events_.put(std::move(event))) notify();
   }
 
   bool is_closed() {
@@ -223,11 +205,10 @@ class SocketClientEnd final : public ClientEnd {
   const std::shared_ptr<Lobby> lobby_;
   const SocketOptions options_;
   WakeUp wake_up_;
+  EventMailbox events_;  // never ends
 
   std::mutex mutex_;  // what follows
   std::vector<Command> outbox_;
-  std::vector<EngineEvent> events_;
-  std::function<void()> notify_;
   bool connected_ = false;
   bool configured_ = false;  // on this connection
   bool leaving_ = false;     // the engine is, and takes nothing new

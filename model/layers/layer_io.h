@@ -23,7 +23,7 @@ class LayerInput {
     norm_ = nullptr;
     return rows_;
   }
-  // Of the stream; null once there are rows.
+  // The norm that rows() would take of sum(); null where there is none, or once rows() was called.
   const RmsNorm* norm() const { return norm_; }
   TensorView sum() const { return sum_; }
 

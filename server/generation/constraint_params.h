@@ -21,7 +21,7 @@ Result<std::optional<ConstraintSpec>> chat_constraint(const openapi::ChatComplet
 // The same as a structural tag for /inference/v1/generate: the text of its JSON.
 Result<std::optional<std::string>> rendered_constraint(const openapi::ChatCompletionRequest& chat,
                                                        const OutputFormat& format);
-// Of the text from its beginning.
+// What the request wants the text to be from its beginning.
 Result<std::optional<ConstraintSpec>> text_constraint(const openapi::GenerationRequest& request);
 
 // Each word as it begins a text and as it follows a space.

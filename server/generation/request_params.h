@@ -9,7 +9,7 @@
 
 namespace quire {
 
-// Of this prompt on these engines.
+// What limits a request of this prompt on these engines.
 struct PromptLimits {
   std::int64_t prompt_tokens = 0;
   std::int64_t max_model_len = 0;

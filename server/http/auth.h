@@ -50,7 +50,7 @@ class Auth {
   explicit Auth(const std::vector<std::string>& keys, const std::vector<NamedKey>& named = {});
 
   bool is_open() const { return keys_.empty(); }  // no keys: everyone may
-  // Of the Authorization header's value, or of a header that is the key alone. Null: none of them.
+  // Finds the key in an Authorization header's value, or in a header that has it alone; or null.
   KeyInUse* find(std::string_view authorization, std::string_view bare_key);
   bool allows(std::string_view authorization, std::string_view bare_key) {
     return is_open() || find(authorization, bare_key) != nullptr;

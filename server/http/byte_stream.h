@@ -20,7 +20,7 @@ class ByteStream {
   // 0: the end, a reset or a break(); or the coroutine is cancelled, and its next co_await throws:
   // an exception here would be one for every request, whose watch for its client ends this way.
   virtual awaitable<std::size_t> read_some(std::span<char> buffer) = 0;
-  // Of the bytes as many as go without waiting; what is left, errors too, is for write().
+  // Writes as many bytes as go without waiting; what is left, errors too, is for write().
   virtual std::size_t write_now(std::string_view bytes) = 0;
   virtual awaitable<bool> write(std::string_view bytes) = 0;
   virtual awaitable<void> shut_down() = 0;  // says goodbye; reading may go on

@@ -75,7 +75,7 @@ class Exchange {
 
   // The engine that X-data-parallel-rank asks for; unset: any.
   std::optional<EngineId> engine() const { return engine_; }
-  // Of so many; the error names the header.
+  // Reads X-data-parallel-rank, a number below num_engines; the error names the header.
   Result<void> read_engine(int num_engines);
 
   // The name of a prefill that another server waits to be sent: as kv_transfer_params say it, over
@@ -121,7 +121,7 @@ class Exchange {
 
   int status() const { return status_; }  // 0: no reply yet
   bool is_stream() const { return sse_.has_value(); }
-  // Of the body that was received, and of the one that was replied; of a stream 0.
+  // Size of the body that was received, and of the one that was replied; 0 for a stream.
   std::size_t request_bytes() const { return request_bytes_; }
   std::size_t reply_bytes() const { return reply_bytes_; }
   // The connection can carry another request.

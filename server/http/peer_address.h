@@ -5,8 +5,8 @@
 
 namespace quire {
 
-// Of an IPv4 address or an IPv6 network of 64 bits, of which one host has all; 0 for a Unix socket or
-// a closed connection.
+// A hash of the peer's IPv4 address, or of its IPv6 network of 64 bits, which one host has; 0 for
+// a Unix socket or a closed connection.
 std::uint64_t address_hash(int socket);
 
 }  // namespace quire

@@ -11,9 +11,9 @@ struct TraceContext {
   bool sampled = false;
 };
 
-// Of a traceparent header, which outlives it.
+// Reads a traceparent header, which outlives the result.
 TraceContext trace_context_of(std::string_view traceparent);
-// Of a traceparent header: 32 hexadecimal digits; empty where it has none or is malformed.
+// The trace's id in a traceparent header, 32 hexadecimal digits; empty where there is none.
 std::string_view trace_id_of(std::string_view traceparent);
 
 }  // namespace quire

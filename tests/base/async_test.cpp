@@ -122,9 +122,13 @@ TEST_CASE("work on another executor runs there, comes home and brings its error"
 
 TEST_CASE("a context outlives what its jobs elsewhere hold of it", "[base][async]") {
   asio::thread_pool worker(1);
+  int num_run = 0;
   for (int i = 0; i < 1000; ++i) {
-    run(1, [&](asio::any_io_executor) { return run_on(worker.get_executor(), [] {}); });
+    run(1, [&](asio::any_io_executor) {
+      return run_on(worker.get_executor(), [&num_run] { ++num_run; });
+    });
   }
+  CHECK(num_run == 1000);
 }
 
 TEST_CASE("run rethrows what its root threw", "[base][async]") {

@@ -16,17 +16,12 @@ import urllib.request
 import uuid
 
 from serve_process import Server, check_refused_fetches, expect, free_port, num_expected, question_body, text_of
+from transfer_peers import LIMITS, questions
 
 MODEL = "models/quire-tiny"
 FLAGS = ("--device", "cpu", "--max-model-len", "1024", "--kv-cache-memory-bytes", "64MiB", "--deterministic", "--cpu-threads", "1")
 EMPTY = {"remote_engine_id": None, "remote_block_ids": None, "remote_host": None, "remote_port": None}
 KEEP = {"do_remote_decode": True, "do_remote_prefill": False, **EMPTY}
-LIMITS = {"max_tokens": 1, "max_completion_tokens": 1, "min_tokens": 1}
-
-
-def questions():
-    story = "Here is a list of sums. " + " ".join(f"{i} + {i + 1} = {2 * i + 1}." for i in range(40))
-    return ["What is 12 + 7?", "Name a colour.", story + " What is 3 + 4?", story + " What is 9 + 9?"]
 
 
 def streamed(server, body):

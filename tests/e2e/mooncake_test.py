@@ -20,48 +20,16 @@ import urllib.request
 import uuid
 
 from serve_process import Server, check, check_refused_fetches, eventually, expect, free_port, num_expected, question_body, text_of
+from transfer_peers import FLAGS, LIMITS, VllmPeer, losses, questions
 
 MODEL = "models/quire-tiny"
 SHAPE = {"layers": 4, "kv_heads": 2, "head_size": 64, "dtype": "bfloat16", "block_size": 16, "blocks": 512, "ranks": 1}
 PYTHON, WHEEL = os.environ.get("QUIRE_MOONCAKE_PYTHON", ""), os.environ.get("QUIRE_VLLM_WHEEL", "")
-FLAGS = ("--device", "cpu", "--dtype", "bfloat16", "--max-model-len", "1024", "--kv-cache-memory-bytes", "64MiB", "--deterministic",
-         "--cpu-threads", "1")
 PLANE = ("--kv-plane", "mooncake")
-LIMITS = {"max_tokens": 1, "max_completion_tokens": 1, "min_tokens": 1}
 
 
-class Vllm:
-    """A process of vLLM's connector."""
-
-    def __init__(self, **shape):
-        shape = {**SHAPE, "port": free_port(), **shape}
-        self.port = shape["port"]
-        self.process = subprocess.Popen([PYTHON, "tests/e2e/vllm_mooncake.py", json.dumps(shape)], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        self.answer()
-
-    def answer(self):
-        for line in self.process.stdout:
-            if line.startswith("{"):
-                return json.loads(line)
-        sys.exit("FAILED: vLLM's connector ended")
-
-    def ask(self, what, **more):
-        self.process.stdin.write(json.dumps({"do": what, **more}) + "\n")
-        self.process.stdin.flush()
-        return self.answer()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.kill()
-        self.process.wait()
-
-
-def questions():
-    story = "Here is a list of sums. " + " ".join(f"{i} + {i + 1} = {2 * i + 1}." for i in range(40))
-    return ["What is 12 + 7?", "Name a colour.", story + " What is 3 + 4?", story + " What is 9 + 9?"]
+def vllm_peer(**shape):
+    return VllmPeer([PYTHON, "tests/e2e/vllm_mooncake.py"], {**SHAPE, **shape})
 
 
 def new_transfer():
@@ -90,10 +58,6 @@ def prefill(server, body, transfer):
     answer = server.post("/v1/chat/completions", **{**body, **LIMITS, "stream": False, "kv_transfer_params": keep_params(transfer)})
     expect("finish reason", answer["choices"][0]["finish_reason"], "length")
     return answer
-
-
-def losses(server):
-    return server.metric("quire:kv_transfer_recomputed_total")
 
 
 def prompt_tokens(server, body):
@@ -191,7 +155,7 @@ def check_strangers(decode_port):
 
 def check_relay(quire, prefilling, alone, port):
     engine = engine_of(port)
-    with Vllm() as vllm, Server(quire, MODEL, *FLAGS, *PLANE, "--kv-role", "decode", "--kv-peer", f"127.0.0.1:{vllm.port}",
+    with vllm_peer() as vllm, Server(quire, MODEL, *FLAGS, *PLANE, "--kv-role", "decode", "--kv-peer", f"127.0.0.1:{vllm.port}",
                                 "--kv-listen", "127.0.0.1:0") as decoding:
         for question in questions():
             body, transfer = question_body(question), new_transfer()

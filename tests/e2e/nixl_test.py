@@ -8,68 +8,29 @@ are others, its bytes must be the same. Skipped where the library is missing; th
 """
 import json
 import os
-import subprocess
 import sys
 import urllib.error
 
 from serve_process import Server, check_refused_fetches, eventually, expect, free_port, num_expected, question_body, text_of
+from transfer_peers import FLAGS, LIMITS, VllmPeer, losses, questions
 
 MODEL = "models/quire-tiny"
 SHAPE = {"layers": 4, "kv_heads": 2, "head_size": 64, "dtype": "bfloat16", "block_size": 16, "blocks": 256, "ranks": 1, "model": "tiny"}
 LIBRARY = os.environ.get("QUIRE_NIXL_LIBRARY", "")
 PYTHON, WHEEL = os.environ.get("QUIRE_NIXL_PYTHON", ""), os.environ.get("QUIRE_VLLM_WHEEL", "")
-FLAGS = ("--device", "cpu", "--dtype", "bfloat16", "--max-model-len", "1024", "--kv-cache-memory-bytes", "64MiB", "--deterministic",
-         "--cpu-threads", "1")
 NIXL = ("--kv-plane", "nixl", "--nixl-library", LIBRARY, "--kv-peer-model", "tiny")
 KEEP = {"do_remote_decode": True, "do_remote_prefill": False, "remote_engine_id": None, "remote_block_ids": None, "remote_host": None,
         "remote_port": None}
-LIMITS = {"max_tokens": 1, "max_completion_tokens": 1, "min_tokens": 1}
 
 
-class Vllm:
-    """A process of vLLM's connector."""
-
-    def __init__(self, extra=None, **shape):
-        shape = {**SHAPE, "port": free_port(), **shape}
-        self.port = shape["port"]
-        self.process = subprocess.Popen([PYTHON, "tests/e2e/vllm_connector.py", json.dumps(shape), json.dumps(extra or {})],
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        self.answer(ready=True)
-
-    def answer(self, ready=False):
-        for line in self.process.stdout:
-            if line.startswith("{"):
-                answer = json.loads(line)
-                if ("ready" in answer) == ready:
-                    return answer
-        sys.exit("FAILED: vLLM's connector ended")
-
-    def ask(self, what, **more):
-        self.process.stdin.write(json.dumps({"do": what, **more}) + "\n")
-        self.process.stdin.flush()
-        return self.answer()
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.kill()
-        self.process.wait()
-
-
-def questions():
-    story = "Here is a list of sums. " + " ".join(f"{i} + {i + 1} = {2 * i + 1}." for i in range(40))
-    return ["What is 12 + 7?", "Name a colour.", story + " What is 3 + 4?", story + " What is 9 + 9?"]
+def vllm_peer(extra=None, **shape):
+    return VllmPeer([PYTHON, "tests/e2e/vllm_connector.py"], {**SHAPE, **shape}, extra or {})
 
 
 def prefill(server, body):
     answer = server.post("/v1/chat/completions", **{**body, **LIMITS, "stream": False, "kv_transfer_params": KEEP})
     expect("finish reason", answer["choices"][0]["finish_reason"], "length")
     return answer["kv_transfer_params"]
-
-
-def losses(server):
-    return server.metric("quire:kv_transfer_recomputed_total")
 
 
 def check_params(params, port):
@@ -93,7 +54,7 @@ def check_quire_to_quire(prefilling, decoding, alone, port):
 
 
 def check_relay(quire, prefilling, alone):
-    with Vllm() as vllm, Server(quire, MODEL, *FLAGS, *NIXL, "--kv-role", "decode", "--kv-peer", f"127.0.0.1:{vllm.port}") as decoding:
+    with vllm_peer() as vllm, Server(quire, MODEL, *FLAGS, *NIXL, "--kv-role", "decode", "--kv-peer", f"127.0.0.1:{vllm.port}") as decoding:
         for question in questions():
             body = question_body(question)
             params = prefill(prefilling, body)
@@ -138,7 +99,7 @@ def check_hash(prefilling, alone):
     """vLLM refuses a server whose hash is another, unless it was told not to compare."""
     body = question_body(questions()[2])
     for extra, taken in (({}, False), ({"enforce_handshake_compat": False}, True)):
-        with Vllm(extra, model="another") as vllm:
+        with vllm_peer(extra, model="another") as vllm:
             params = prefill(prefilling, body)
             expect(f"vLLM with {extra}", vllm.ask("pull", params=params, tokens=params["remote_num_tokens"])["ok"], taken)
 
@@ -146,7 +107,7 @@ def check_hash(prefilling, alone):
 def check_lost_peer(quire, alone):
     body = question_body(questions()[3])
     tokens = prompt_tokens(alone, body)
-    vllm = Vllm()
+    vllm = vllm_peer()
     with Server(quire, MODEL, *FLAGS, *NIXL, "--kv-role", "decode", "--kv-peer", f"127.0.0.1:{vllm.port}") as decoding:
         params = vllm.ask("offer", blocks=list(range(1, 1 - (-tokens // 16))), tokens=tokens)["params"]
         decoding.post("/v1/chat/completions", **body, kv_transfer_params=params)

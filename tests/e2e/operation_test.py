@@ -303,7 +303,7 @@ def wrong_starts(quire):
         taken = socket.create_server(("127.0.0.1", 0))
         fails(quire, "cannot listen on 127.0.0.1", "in use", "--port", str(taken.getsockname()[1]), code=1)
         taken.close()
-        fails(quire, "--api-key-file", "cannot be read", "--api-key-file", f"{folder}/none")
+        fails(quire, "--api-key-file", "none: No such file or directory", "--api-key-file", f"{folder}/none")
         (fold / "keys").write_text("alice notahash\n")
         fails(quire, "--api-key-file", "keys", "--api-key-file", f"{folder}/keys")
         if os.geteuid() != 0:

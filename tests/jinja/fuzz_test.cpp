@@ -10,6 +10,7 @@
 #include "jinja/values/dict.h"
 #include "jinja/values/json.h"
 #include "tests/fuzz/targets.h"
+#include "tests/support/mutate.h"
 
 namespace {
 
@@ -153,13 +154,7 @@ TEST_CASE("mutated JSON is read or refused", "[text][jinja][fuzz]") {
   for (int round = 0; round < 4000; ++round) {
     std::string json = seed;
     const auto num_changes = 1 + random() % 3;
-    for (unsigned i = 0; i < num_changes; ++i) {
-      const std::size_t at = random() % json.size();
-      if (random() % 2 == 0)
-        json[at] = char(random());
-      else
-        json.erase(at, random() % 5);
-    }
+    for (unsigned i = 0; i < num_changes; ++i) quire::test::erase_or_overwrite(json, 2, 5, random);
     quire::fuzz::jinja(json);
   }
 }

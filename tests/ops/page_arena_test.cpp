@@ -76,8 +76,12 @@ TEST_CASE("What is larger than a range of addresses gets one of its own", "[cpu]
 TEST_CASE("A buffer may outlive its device", "[cpu][arena]") {
   PageArena* const arena = new PageArena;
   auto* const data = static_cast<char*>(arena->take(5 * kMiB));
+  REQUIRE(data != nullptr);
+  data[0] = 7;
   delete arena;
   data[5 * kMiB - 1] = 1;
+  CHECK(data[0] == 7);
+  CHECK(data[5 * kMiB - 1] == 1);
   PageArena::give_back(data, 5 * kMiB);
 }
 

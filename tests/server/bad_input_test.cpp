@@ -2,6 +2,7 @@
 #include <random>
 
 #include "tests/support/http_client.h"
+#include "tests/support/mutate.h"
 #include "tests/support/test_server.h"
 
 using namespace quire;
@@ -140,12 +141,7 @@ TEST_CASE("random bytes and mutated requests never break the server", "[server][
   for (int round = 0; round < 150; ++round) {
     std::string bytes = good;
     for (unsigned edit = 0; edit < 1 + random() % 8; ++edit) {
-      const auto at = random() % bytes.size();
-      if (random() % 3 == 0) {
-        bytes.erase(at, random() % 20);
-      } else {
-        bytes[at] = static_cast<char>(random());
-      }
+      erase_or_overwrite(bytes, 3, 20, random);
       if (bytes.empty()) bytes = "x";
     }
     HttpClient client(server.port());

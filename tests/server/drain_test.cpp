@@ -107,4 +107,5 @@ TEST_CASE("it can be stopped while the engine starts", "[server][drain]") {
   TestServer server(std::move(options));
   server.stop();
   server.wait_for_end();
+  CHECK_FALSE(connects(server.port()));
 }

@@ -1,6 +1,6 @@
 #pragma once
 // A host device that fills the KV cache's pages with NaN when told: whoever reads a page that
-// nobody wrote for him gets NaN for an answer.
+// nobody wrote for it gets NaN for an answer.
 
 #include <algorithm>
 #include <cassert>

@@ -27,7 +27,7 @@ void block_to_state(const KvStateGeometry& state, std::span<const std::byte> blo
 // filled up with zeros.
 void state_to_rank(const KvStateGeometry& state, std::span<const std::byte> kept, int rank,
                    int num_ranks, std::span<std::byte> block);
-// Of the ranks' blocks, which are equally long and lie one behind the other.
+// Makes a whole state of the ranks' blocks, which are equally long and lie one behind the other.
 void ranks_to_state(const KvStateGeometry& state, std::span<const std::byte> blocks, int num_ranks,
                     std::span<std::byte> kept);
 

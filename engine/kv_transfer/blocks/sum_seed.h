@@ -8,7 +8,7 @@
 
 namespace quire {
 
-// Of the bytes of a block in each of its group's layers, and of whose they are.
+// The seed of a block's sum over all layers of its group: it says whose bytes they are.
 std::uint64_t block_sum_seed(std::string_view key);
 
 // Of what is read by numbers that a third party passes on: the block's place is of it.

@@ -27,15 +27,15 @@ struct KvContent {
   std::int64_t bytes = 0;
 };
 
-// Of the first num_tokens of a prompt, those before `from` left out; states are those after the
-// last token. A window keeps what the next token and the last one see, and what stands beside it in
-// the owner's block.
+// The content of the first num_tokens of a prompt without those before `from`. States are those
+// after the last token. A window keeps what the next token and the last one see, and what stands
+// beside it in the owner's block.
 KvContent kv_content(const KvGeometry& owner, int num_tokens, int from = 0);
 
-// The same rows at the same offsets, in parts of no more bytes than this, or of one row.
+// Cuts a content into parts of at most so many bytes, or of one row; offsets stay the same.
 std::vector<KvContent> kv_parts(const KvContent& content, std::int64_t bytes);
 
-// The first token whose row the layer keeps then.
+// The first token whose row a layer keeps after num_tokens.
 int first_kept_token(const KvLayerGeometry& layer, int num_tokens);
 
 // The most bytes of a piece: as its owner has in the processor's cache from the sum to the copy;
@@ -56,14 +56,14 @@ struct KvTokens {
   int begin = 0, end = 0;
 };
 
-// Both of the same owner and number of tokens; `wanted` leaves out at least what `kept` does.
+// The pieces of `wanted` that hold these tokens; its owner and length are those of `kept`.
 std::vector<KvPiece> kv_pieces(const KvContent& kept, const KvContent& wanted, KvTokens tokens,
                                std::int64_t most_bytes = kPieceBytes);
-// Of all tokens.
+// The pieces that hold all tokens. `wanted` leaves out at least what `kept` does.
 std::vector<KvPiece> kv_pieces(const KvContent& kept, const KvContent& wanted,
                                std::int64_t most_bytes = kPieceBytes);
 
-// Of several lines that share pieces: what one of them carries.
+// The pieces that one of several connections carries which share them.
 std::span<const KvPiece> kv_part(std::span<const KvPiece> pieces, int part, int parts);
 
 // The rows of those tokens, at the same offsets.

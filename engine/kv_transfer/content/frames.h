@@ -82,7 +82,7 @@ struct KvWelcome {
   int protocol = 0;
   std::string engine;  // changes with each start
   KvGeometry geometry;
-  // Of the memory whose descriptor comes with this frame, on one machine; 0: none does.
+  // Size of the memory whose descriptor comes with this frame, on one machine; 0: none does.
   std::int64_t shared_bytes = 0;
 
   using Fields = FieldList<&KvWelcome::protocol, &KvWelcome::engine, &KvWelcome::geometry,
@@ -108,7 +108,7 @@ struct KvRead {
   // It is being computed, or will be: parts are sent as they are there.
   bool pushed = false;
   int alive_ms = 0;  // the longest between two frames then
-  // Of so many equal parts of its pieces this one.
+  // Which of `parts` equal parts of its pieces is asked for.
   int part = 0;
   int parts = 1;
 
@@ -117,7 +117,7 @@ struct KvRead {
                            &KvRead::alive_ms, &KvRead::part, &KvRead::parts>;
 };
 
-// Where a piece lies in that memory. It stays there until the reader says that he has copied all.
+// Where a piece lies in that memory. It stays there until the reader says that it has copied all.
 struct KvPlaced {
   std::int64_t offset = 0;
   std::int64_t bytes = 0;
@@ -174,7 +174,7 @@ std::string encode_kv(const Message& message);
 template <class Message>
 std::optional<Message> decode_kv(std::string_view body);
 
-// Of the tokens whose keys and values are kept: what is fetched is of the same prompt.
+// A hash of the tokens whose keys and values are kept: a fetch must be of the same prompt.
 std::uint64_t prompt_hash(std::span<const std::int32_t> tokens);
 
 }  // namespace quire

@@ -21,13 +21,13 @@ struct RankRow {
   // Other ranks have all that this one has, one before it among them.
   bool is_copy = false;
 
-  // Of `rows` rows that lie one behind the other.
+  // Copy the rank's part into, or out of, `rows` whole rows that lie one behind the other.
   void spread(const std::byte* own, std::byte* whole, int rows) const;
   void pick(const std::byte* whole, std::byte* own, int rows) const;
 };
 
-// Of one plane, or of a whole state; `own` is what the rank's layer keeps, `whole` the undivided
-// layer.
+// What a rank has of a row of one plane, or of a state. `own`: what the rank's layer keeps;
+// `whole`: the undivided layer.
 RankRow rank_row(const KvSpec& whole, const KvSpec& own, const Shard& shard);
 
 }  // namespace quire

@@ -21,7 +21,7 @@
 
 namespace quire {
 
-// How far a prefill is that others get while it is being computed.
+// How much of a prefill is ready that others get while it is being computed.
 struct KvProgress {
   std::atomic<int> ready = 0;  // tokens
   std::atomic<bool> failed = false;
@@ -31,7 +31,7 @@ struct KvProgress {
 
 struct KeptPrefill {
   std::string key;  // what it is asked for by; nobody guesses it
-  // Of all that this process kept: no two are equal. 0: its key was said by who asked for it.
+  // A number that no other prefill of this process has. 0: whoever asked for it chose its key.
   std::uint64_t generation = 0;
   std::uint64_t prompt_hash = 0;
   KvContent content;
@@ -45,12 +45,12 @@ class KeptPrefills {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `shared` is the memory's, where other processes may read it.
+  // `shared`: the descriptor of `memory`, where other processes may read it.
   KeptPrefills(Buffer memory, std::chrono::nanoseconds lease, Descriptor shared = Descriptor());
 
   // Room for that many bytes; null where there is none.
   std::shared_ptr<StagedRange> make_room(std::int64_t bytes) { return staging_.take(bytes); }
-  // Of what is not kept, but worked with.
+  // Room for bytes that are worked with and not kept.
   std::shared_ptr<StagedRange> make_room_apart(std::int64_t bytes) {
     return staging_.take_apart(bytes);
   }
@@ -58,32 +58,32 @@ class KeptPrefills {
   void keep(KeptPrefill prefill);
   std::uint64_t next_generation() { return ++last_generation_; }
 
-  // What is pushed can be asked for before all of it is there, and has its lease once it is. False:
-  // another has that key, and has not failed.
+  // Offers a prefill that is being computed; its lease begins when all of it is there. False:
+  // another one has that key, and has not failed.
   bool begin(KeptPrefill prefill);
   void progressed(const KeptPrefill& prefill, int num_ready);
-  // False: whoever asked for it is gone.
+  // Begins the lease of a prefill that is complete. False: it is not kept any more.
   bool finish(const KeptPrefill& prefill);
-  // Whoever asks for it, or has, is told why there is none. `own`: of what begin() was given; null
-  // where it never was, and then nothing is done to another of that key. Of very many the latest
-  // count.
+  // Tells whoever asks for a prefill, or has asked, why there is none. `own`: the progress that
+  // begin() was given; null where it was not called, and then a prefill of that key stays. Only the
+  // latest of very many failures are remembered.
   void fail(const std::string& key, const KvProgress* own, KvLossReason why,
             const std::string& elsewhere = {});
 
   // Null: never here, fetched already, or expired.
   std::shared_ptr<const KeptPrefill> find(const std::string& key, std::uint64_t generation) const;
-  // A sign of life of who is going to fetch it: two thirds of a lease from now at least.
+  // Prolongs the lease to two thirds of one from now at least: whoever will fetch it is alive.
   void renew(const std::string& key, std::uint64_t generation);
   void release(const std::string& key, std::uint64_t generation);
 
   // Drops those whose lease has ended. The time of the next end; empty: none is kept.
   std::optional<Clock::time_point> expire(Clock::time_point now);
-  // And says which they were.
+  // Does the same, and says whose lease has ended.
   std::optional<Clock::time_point> expire(Clock::time_point now, std::vector<std::string>& keys);
   // Called after keep(), without a lock held; set once, before the first.
   void on_kept(std::function<void()> notify) { notify_ = std::move(notify); }
 
-  // Has grown where one that nobody found before may be found.
+  // Grows whenever find() may find a prefill that it did not find before.
   std::uint64_t num_changes() const { return num_changes_; }
 
   struct Counts {

@@ -41,7 +41,7 @@ class StagingBuffer {
 
   // Null: there is no such hole now. The first that is large enough is taken.
   std::shared_ptr<StagedRange> take(std::int64_t bytes) { return take(bytes, true); }
-  // Of what a plane works with itself, which holds no request's bytes: not counted as used.
+  // Takes room for what a plane works with itself: it is no request's, and not counted as used.
   std::shared_ptr<StagedRange> take_apart(std::int64_t bytes) { return take(bytes, false); }
 
   std::span<std::byte> all() const {

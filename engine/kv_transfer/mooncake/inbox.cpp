@@ -1,39 +1,20 @@
 #include "engine/kv_transfer/mooncake/inbox.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <cstring>
 #include <random>
 #include <utility>
 
-#include "base/log.h"
-#include "engine/kv_transfer/peers/refusals.h"
+#include "engine/kv_transfer/peers/listener.h"
 
 namespace quire {
 namespace {
 
-constexpr std::chrono::milliseconds kPauseForNothing{50};
 constexpr std::size_t kReadAtOnce = 256 << 10;
 constexpr std::int64_t kLargestGap = 4096;
-
-Descriptor listen_or_fail(const SocketAddress& address) {
-  auto listener = listen_at(address);
-  if (listener) return std::move(*listener);
-  throw Failure(Error{ErrorCode::unavailable,
-                      "KvTransferConfig::listen: " + listener.error().detail,
-                      "KvTransferConfig::listen"});
-}
-
-SocketAddress any_port(SocketAddress address) {
-  address.port = 0;
-  return address;
-}
 
 }  // namespace
 
@@ -43,8 +24,8 @@ MooncakeInbox::MooncakeInbox(asio::any_io_executor executor, const SocketAddress
       address_(address),
       self_(self),
       options_(options),
-      hello_(listen_or_fail(address)),
-      data_(listen_or_fail(any_port(address))),
+      hello_(listen_for_peers(address)),
+      data_(listen_for_peers(with_port(address, 0))),
       visitors_(options.max_connections) {
   std::int64_t largest = 1;
   for (std::size_t i = 0; i < self.geometry.layers.size(); ++i)
@@ -98,40 +79,25 @@ awaitable<void> MooncakeInbox::accept_writes(TaskGroup& sessions) {
 
 awaitable<void> MooncakeInbox::accept(TaskGroup& sessions, const Descriptor& listener,
                                       bool is_hello) {
-  asio::posix::stream_descriptor knock(executor_, ::dup(listener.get()));
-  while (true) {
-    co_await knock.async_wait(asio::posix::stream_descriptor::wait_read, asio::use_awaitable);
-    co_await visitors_.make_place();
-    Descriptor socket = accept_from(listener);
-    if (!socket) {  // the other end left, or there are no descriptors
-      co_await sleep_for(kPauseForNothing);
-      continue;
-    }
-    sessions.spawn(serve(std::move(socket), is_hello));
-  }
+  return accept_peers(
+      executor_, listener, sessions,
+      {.make_place = [this] { return visitors_.make_place(); },
+       .serve = [this, is_hello](Descriptor socket) { return serve(std::move(socket), is_hello); }});
 }
 
 awaitable<void> MooncakeInbox::serve(Descriptor socket, bool is_hello) {
-  try {
-    ByteLine line(executor_, std::move(socket), options_.silence);
-    bool is_idle = true;
-    Visitors::Visit visit(
-        visitors_, [&line] { line.hang_up(); }, [&is_idle] { return is_idle; });
-    if (is_hello) co_return co_await answer_hello(line);
-    const auto begun = [&] {
-      is_idle = false;
-      visit.was_of_use();
-    };
-    while (co_await line.has_come(options_.idle)) {
-      co_await take_write(line, begun);
-      is_idle = true;
-    }
-  } catch (const KvLost& lost) {
-    if (lost.reason() == KvLossReason::peer_lost) {
-      log::debug("kv_transfer.connection_ended", {{"because", lost.what()}});
-    } else {
-      log_refused(lost.what());
-    }
+  ByteLine line(executor_, std::move(socket), options_.silence);
+  bool is_idle = true;
+  Visitors::Visit visit(
+      visitors_, [&line] { line.hang_up(); }, [&is_idle] { return is_idle; });
+  if (is_hello) co_return co_await answer_hello(line);
+  const auto begun = [&] {
+    is_idle = false;
+    visit.was_of_use();
+  };
+  while (co_await line.has_come(options_.idle)) {
+    co_await take_write(line, begun);
+    is_idle = true;
   }
 }
 

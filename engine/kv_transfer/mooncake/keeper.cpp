@@ -1,25 +1,19 @@
 #include "engine/kv_transfer/mooncake/keeper.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/asio/use_awaitable.hpp>
-#include <deque>
 #include <utility>
 
 #include "base/log.h"
+#include "engine/kv_transfer/peers/listener.h"
 #include "engine/kv_transfer/peers/refusals.h"
-#include "engine/kv_transfer/plane/timer_wait.h"
 
 namespace quire {
 namespace {
 
 using Clock = KeptPrefills::Clock;
-constexpr std::chrono::milliseconds kPauseForNothing{50};
 constexpr std::size_t kMostWritten = 1 << 16;  // of servers that decode with several ranks
 
 constexpr std::size_t kMostReleased = 1024;
@@ -42,19 +36,6 @@ struct Counted {
   ~Counted() { --count; }
 };
 
-Descriptor listen_or_fail(const SocketAddress& address) {
-  auto listener = listen_at(address);
-  if (listener) return std::move(*listener);
-  throw Failure(Error{ErrorCode::unavailable,
-                      "KvTransferConfig::listen: " + listener.error().detail,
-                      "KvTransferConfig::listen"});
-}
-
-SocketAddress with_port(SocketAddress address, std::uint16_t port) {
-  address.port = port;
-  return address;
-}
-
 bool is_release(const MooncakeAsk& ask) {
   return std::ranges::all_of(ask.wanted, [](const auto& one) { return one.blocks.empty(); });
 }
@@ -68,35 +49,6 @@ MooncakeAnswer refusal(const MooncakeAsk& ask, const KvLost& lost) {
 }
 
 }  // namespace
-
-// What the coroutines wait for. Shared with what other threads post.
-struct MooncakeKeeper::Waits {
-  explicit Waits(asio::any_io_executor e) : executor(e), alarm(e) {}
-
-  asio::any_io_executor executor;
-  asio::steady_timer alarm;                 // of the next lease that ends
-  std::list<asio::steady_timer*> prefills;  // that somebody waits for
-
-  std::deque<std::string> released;  // lately, so that nobody waits for them again
-
-  void release(const std::string& transfer) {
-    if (released.size() >= kMostReleased) released.pop_front();
-    released.push_back(transfer);
-  }
-  void wake() {
-    alarm.cancel();
-    for (asio::steady_timer* prefill : prefills) prefill->cancel();
-  }
-  awaitable<void> wait(Clock::time_point until) {
-    asio::steady_timer timer(executor, until);
-    struct Place {
-      std::list<asio::steady_timer*>& all;
-      std::list<asio::steady_timer*>::iterator at;
-      ~Place() { all.erase(at); }
-    } place{prefills, prefills.insert(prefills.end(), &timer)};
-    co_await until_woken(timer);
-  }
-};
 
 // Who asks over one connection.
 struct MooncakeKeeper::Peer {
@@ -142,60 +94,31 @@ MooncakeKeeper::MooncakeKeeper(asio::any_io_executor executor, TaskGroup& tasks,
       peers_(peers),
       options_(std::move(options)),
       kept_(kept),
-      bootstrap_(listen_or_fail(address)),
-      asks_(listen_or_fail(with_port(address, 0))),
+      bootstrap_(listen_for_peers(address)),
+      asks_(listen_for_peers(with_port(address, 0))),
       visitors_(options_.max_connections),
-      waits_(std::make_shared<Waits>(executor)) {
+      waits_(std::make_shared<KeptWaits>(executor)) {
   workers_ = bootstrap_json(options_.data_parallel_rank,
                             {options_.engine, {with_port(address, port_of(asks_))}});
-  kept_.on_kept([waits = waits_] { asio::post(waits->executor, [waits] { waits->wake(); }); });
+  kept_.on_kept(KeptWaits::waker(waits_));
 }
 
 MooncakeKeeper::~MooncakeKeeper() {
   kept_.on_kept([] {});
 }
 
-awaitable<void> MooncakeKeeper::expire() {
-  while (true) {
-    const std::int64_t expired = kept_.counts().expired;
-    const auto next = kept_.expire(Clock::now());
-    if (kept_.counts().expired != expired) options_.changed();
-    waits_->alarm.expires_at(next.value_or(Clock::time_point::max()));
-    co_await until_woken(waits_->alarm);
-  }
-}
+awaitable<void> MooncakeKeeper::expire() { return waits_->expire(kept_, options_.changed); }
 
 awaitable<void> MooncakeKeeper::accept_queries() { return accept(bootstrap_, true); }
 awaitable<void> MooncakeKeeper::accept_asks() { return accept(asks_, false); }
 
 awaitable<void> MooncakeKeeper::accept(const Descriptor& listener, bool is_query) {
-  asio::posix::stream_descriptor knock(executor_, ::dup(listener.get()));
-  while (true) {
-    co_await knock.async_wait(asio::posix::stream_descriptor::wait_read, asio::use_awaitable);
-    co_await visitors_.make_place();
-    Descriptor socket = accept_from(listener);
-    if (!socket) {  // the other end left, or there are no descriptors
-      co_await sleep_for(kPauseForNothing);
-      continue;
-    }
-    tasks_.spawn(serve(std::move(socket), is_query));
-  }
-}
-
-awaitable<void> MooncakeKeeper::serve(Descriptor socket, bool is_query) {
-  try {
-    if (is_query) {
-      co_await answer_query(std::move(socket));
-    } else {
-      co_await answer_asks(std::move(socket));
-    }
-  } catch (const KvLost& lost) {
-    if (lost.reason() == KvLossReason::peer_lost) {
-      log::debug("kv_transfer.connection_ended", {{"because", lost.what()}});
-    } else {
-      log_refused(lost.what());
-    }
-  }
+  return accept_peers(executor_, listener, tasks_,
+                      {.make_place = [this] { return visitors_.make_place(); },
+                       .serve = [this, is_query](Descriptor socket) {
+                         return is_query ? answer_query(std::move(socket))
+                                         : answer_asks(std::move(socket));
+                       }});
 }
 
 awaitable<void> MooncakeKeeper::answer_query(Descriptor socket) {
@@ -318,7 +241,7 @@ awaitable<std::shared_ptr<const KeptPrefill>> MooncakeKeeper::kept(std::shared_p
     if (prefill != nullptr && prefill->progress != nullptr)
       throw KvLost(prefill->progress->why, "it was not computed, or there is no room for it");
     if (prefill != nullptr) co_return prefill;
-    if (std::ranges::find(waits_->released, transfer) != waits_->released.end())
+    if (std::ranges::find(released_, transfer) != released_.end())
       throw KvLost(KvLossReason::expired, "it was written already, and is kept no more");
     if (Clock::now() >= deadline)
       throw KvLost(KvLossReason::expired, "Timeout waiting for P side ready.");
@@ -364,7 +287,8 @@ void MooncakeKeeper::was_written(const Asked& asked, const std::string& transfer
     written_.erase(transfer);
   }
   ++counts_.requests;
-  waits_->release(transfer);
+  if (released_.size() >= kMostReleased) released_.pop_front();
+  released_.push_back(transfer);
   kept_.release(transfer, 0);
 }
 

@@ -5,8 +5,8 @@
 
 #include <boost/asio/any_io_executor.hpp>
 #include <chrono>
+#include <deque>
 #include <functional>
-#include <list>
 #include <map>
 #include <memory>
 #include <set>
@@ -17,6 +17,7 @@
 #include "engine/kv_mooncake/bootstrap.h"
 #include "engine/kv_mooncake/xfer_messages.h"
 #include "engine/kv_transfer/memory/kept_prefills.h"
+#include "engine/kv_transfer/plane/kept_waits.h"
 #include "engine/kv_transfer/mooncake/landing.h"
 #include "engine/kv_transfer/mooncake/link.h"
 #include "engine/kv_transfer/mooncake/writer.h"
@@ -51,11 +52,9 @@ class MooncakeKeeper {
   awaitable<void> expire();
 
  private:
-  struct Waits;
   struct Peer;
   struct Asked;
   awaitable<void> accept(const Descriptor& listener, bool is_query);
-  awaitable<void> serve(Descriptor socket, bool is_query);
   awaitable<void> answer_query(Descriptor socket);
   awaitable<void> answer_asks(Descriptor socket);
   awaitable<void> begin(std::shared_ptr<Peer> peer, std::string message);
@@ -78,7 +77,8 @@ class MooncakeKeeper {
   std::size_t num_pending_ = 0, num_blocks_ = 0;
   std::map<std::string, std::set<int>> written_;  // by transfer, the ranks that have theirs
   KvTrafficCounts counts_;
-  const std::shared_ptr<Waits> waits_;
+  std::deque<std::string> released_;  // lately, so that nobody waits for them again
+  const std::shared_ptr<KeptWaits> waits_;
 };
 
 }  // namespace quire

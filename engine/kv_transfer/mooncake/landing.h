@@ -24,25 +24,24 @@ struct MooncakeSelf {
   BlockRegions regions;
   int block_size = 16;  // of the kernels of the servers that prefill, in tokens
 
-  // The kernel's blocks of one that is named: as many as a state fills.
+  // Kernel blocks in one block that is named: as many as a state fills.
   int ratio() const;
-  // Of the kernel's; of a state those of a block that is named, which vLLM makes as large.
+  // Bytes of a block of the kernel; for a state, of a block that is named, which is as large.
   std::int64_t block_bytes(std::size_t layer) const;
 };
 
 // By the number in the model, or of a draft model's behind the target's, as vLLM counts them.
 std::vector<int> mooncake_layer_numbers(const KvGeometry& geometry);
 
-// Of servers that say no geometry (vLLM's) as many ranks write a part of each block. Throws KvLost
-// where they do not divide what this model keeps.
+// Throws KvLost where so many ranks do not divide what this model keeps: each rank of a server that
+// says no geometry (vLLM's) writes a part of each block.
 void check_mooncake_writers(const MooncakeSelf& self, int num_ranks, bool is_quire);
 
 // What others are told of this server's memory: the same in every fetch.
 std::vector<MooncakeRegion> mooncake_regions(const MooncakeSelf& self);
 inline constexpr std::uint64_t kMooncakeRegionBytes = std::uint64_t{1} << 50;
-inline constexpr std::size_t kMostMooncakeRegions = 4096;
 
-// Of blocks that are summed after it.
+// The seed of a sum over blocks.
 std::uint64_t mooncake_sum_seed(std::string_view transfer,
                                 std::span<const std::uint64_t> first_rows);
 
@@ -64,14 +63,14 @@ class MooncakeLanding {
   bool is_complete() const { return arrived_bytes_ == bytes_; }
   std::int64_t arrived_bytes() const { return arrived_bytes_; }
 
-  // By layer the first row that the other side had; those before are not part of the content. None:
-  // all that were asked for. Throws KvLost where some are needed.
+  // Says by layer the first row that the other side had; rows before it are no part of the content.
+  // None: it had all that were asked for. Throws KvLost where rows are missing that are needed.
   void has_from(std::span<const std::uint64_t> first_rows);
 
   // Over where each layer begins, as has_from() was told, and all blocks, layer by layer; seeded
   // with their name.
   std::uint64_t sum(std::string_view transfer, std::span<const std::byte> landing) const;
-  // Of so many ranks each has written its own part of every block.
+  // Fills the content, where each of so many ranks has written its own part of every block.
   void fill(std::span<const std::byte> landing, int num_ranks, std::span<std::byte> content) const;
 
  private:

@@ -45,7 +45,7 @@ struct MooncakePuller::Job {
   std::shared_ptr<StagedRange> range;
   std::optional<std::uint64_t> sum;                  // as the peer says
   std::vector<std::shared_ptr<MooncakeLink>> links;  // where it was asked
-  bool ended = false;         // whoever asked has his answer; a peer may still write
+  bool ended = false;         // whoever asked has its answer; a peer may still write
   bool is_released = false;   // and nobody else tells the peer if it does not write
   bool is_forgotten = false;  // the peer says that it keeps it no more
 

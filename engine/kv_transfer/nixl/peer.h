@@ -43,7 +43,7 @@ struct NixlPeerRank {
   std::string agent_name;  // as the blob says
 };
 
-// Of the kernel's blocks those of one region.
+// How many of the kernel's blocks one region has.
 std::uint64_t num_region_blocks(const NixlMetadata& metadata, std::size_t region);
 
 // The frames of its answer.

@@ -25,7 +25,7 @@ class NixlPull {
 
   const KvContent& content() const { return content_; }
   std::int64_t landing_bytes() const { return landing_bytes_; }
-  // Of one rank, contiguous ones joined. Empty: nothing of it is needed.
+  // Copies from one rank, contiguous ones joined. Empty: nothing of it is needed.
   std::vector<NixlCopy> copies(int rank, std::span<std::byte> landing) const;
   // Compares the sums, where the other side has any, and fills the content. Throws KvLost.
   void finish(std::span<const std::byte> landing, std::span<std::byte> bytes) const;

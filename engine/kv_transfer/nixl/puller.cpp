@@ -27,7 +27,7 @@ struct NixlPuller::Job {
   std::optional<NixlPull> pull;
   std::shared_ptr<StagedRange> landing, range;
   std::vector<NixlTransfer> reads;
-  bool ended = false;  // whoever asked has his answer; the library may still write
+  bool ended = false;  // whoever asked has its answer; the library may still write
 };
 
 NixlPuller::NixlPuller(const NixlSelf& self, NixlRemotes& remotes, StagingBuffer& staging,

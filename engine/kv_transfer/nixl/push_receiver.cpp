@@ -30,7 +30,7 @@ struct NixlPushReceiver::Job {
   std::shared_ptr<StagedRange> range;
   std::string registered;         // under this name; empty: not yet
   std::set<std::string> written;  // by those agents
-  bool ended = false;             // whoever asked has his answer; the blocks may be written yet
+  bool ended = false;             // whoever asked has its answer; the blocks may be written yet
   bool has_sums = false;          // whoever writes is a Quire server: a late write would be seen
   // Of a Quire server: when it is asked about the registration next, and since when it neither
   // holds it nor has said what became of it.

@@ -26,8 +26,8 @@ struct NixlPushReceiverOptions {
   std::chrono::nanoseconds renew_every = std::chrono::seconds(5);
   std::chrono::nanoseconds room_patience = std::chrono::seconds(10);
   std::chrono::nanoseconds prefill_patience = std::chrono::minutes(9);
-  // That blocks are not lent again which somebody may still write into; of a peer that was lost,
-  // whose writes end with it or its connection.
+  // For how long blocks are not lent again into which somebody may still write; the second is for
+  // a peer that was lost, whose writes end with it or its connection.
   std::chrono::nanoseconds aside = std::chrono::minutes(30);
   std::chrono::nanoseconds aside_of_lost = std::chrono::minutes(1);
   std::chrono::nanoseconds silence = std::chrono::seconds(2);  // until an answer
@@ -50,13 +50,13 @@ class NixlPushReceiver final : public KvFetcher {
   void unwatch(RequestId request) override { watched_.erase(request); }
   void room_came() override {}  // each step looks for it
 
-  // What `agent` says. False: of nothing that it was asked for.
+  // Take what `agent` says of a request. False: it was asked for no such request.
   bool was_written(const std::string& agent, const NixlDone& done);
   bool was_lost(const std::string& agent, const NixlPushLost& lost);
 
   bool is_waiting() const;  // for what others write
 
-  // Does what can be done now. When it wants to be called again; max: when something comes.
+  // Does what can be done now. Returns when to call it again; max: when something comes.
   Clock::time_point step();
 
   std::vector<KvFetched> take() override;
@@ -68,10 +68,10 @@ class NixlPushReceiver final : public KvFetcher {
     KvSource source;
     std::string name;  // of the registration, also of one that does not come to be
     bool registered = false;
-    // Told by whoever keeps it, that is its name there; else that is like the registration's.
+    // Its name where it is kept, if it was told; else the registration's.
     const std::string& kept_name() const;
   };
-  // What a Quire server is asked of registrations; one question of a server at a time.
+  // A question to a Quire server about its registrations; a server has one at a time.
   struct Inquiry {
     NixlRemote* remote;  // counted in its uses
     std::unique_ptr<SideChannel::Question> question;

@@ -21,20 +21,20 @@ class FailedAsks {
   static constexpr int kMost = 16;  // of a peer, at once
   static constexpr std::chrono::milliseconds kOneComesAgain{500};
 
-  // Why it is not asked for that engine of so many ranks; empty: it may be.
+  // Why the peer is not asked for that engine of so many ranks; empty: it may be.
   std::optional<KvLost> refusal(const std::string& peer, std::string_view engine,
                                 Clock::time_point now, int ranks = 1) const;
-  // Whether it said that it is that one, and not yet that it does not fit with so many ranks.
+  // Has the peer said that it is that engine, and not yet that so many ranks do not fit?
   bool knows(const std::string& peer, std::string_view engine, int ranks = 1) const;
-  // `engines`: those that it said it is. What it is and what does not fit is of one number of
-  // ranks, which a request may have wrong.
+  // Counts an ask in vain. `engines`: those that the peer said it is. A misfit counts for this
+  // number of ranks alone, which a request may have wrong.
   void was_in_vain(const std::string& peer, const KvLost& because, std::vector<std::string> engines,
                    Clock::time_point now, int ranks = 1);
   std::size_t num_peers() const { return peers_.size(); }
 
  private:
   struct Entry {
-    Clock::time_point full_again;  // when it has all of them
+    Clock::time_point full_again;  // when the peer has all its asks again
     KvLost last;
     std::vector<std::string> engines = {};
     std::unordered_set<int> misfits = {};  // ranks

@@ -33,7 +33,7 @@ class PeerList {
 
 // In the one form that numbers of hosts have here; empty: the host is a name.
 std::string numeric_host(const std::string& host);
-// Of a connection's ends.
+// Addresses of a connection's ends, as numbers.
 std::string local_host(int socket);
 std::string remote_host(int socket);
 

@@ -51,8 +51,8 @@ struct KvFetched {
   std::shared_ptr<StagedRange> range = {};
 };
 
-// A fetch, or a peer's part in one, came to nothing. Of what a peer says of it only the beginning
-// is kept: it goes into logs and answers.
+// A fetch, or a peer's part in one, came to nothing. `detail` may be a peer's words, of which only
+// the beginning is kept: it goes into logs and answers.
 class KvLost : public std::runtime_error {
  public:
   static constexpr std::size_t kMostDetail = 1000;  // bytes
@@ -66,7 +66,7 @@ class KvLost : public std::runtime_error {
   bool silent_;
 };
 
-// It is to be asked for at another address.
+// A peer does not have the prefill and names the address that has it.
 class KvElsewhere : public KvLost {
  public:
   KvElsewhere(KvLossReason reason, const std::string& detail, std::string address)
@@ -77,7 +77,7 @@ class KvElsewhere : public KvLost {
   std::string address_;
 };
 
-// Read by any thread.
+// Counts of one direction. Any thread may read them.
 struct KvTrafficCounts {
   std::atomic<std::int64_t> requests = 0, bytes = 0, nanoseconds = 0;
 };
@@ -87,13 +87,13 @@ class KvFetcher {
  public:
   virtual ~KvFetcher() = default;
 
-  // The prefill is renewed until it is released.
+  // Renews the prefill at whoever keeps it, until release() or unwatch().
   virtual void watch(RequestId request, KvSource source) = 0;
   virtual void fetch(KvFetch fetch) = 0;
-  // Its result is not wanted any more; it ends at once, and take() has it all the same.
+  // Ends a fetch at once, whose result is not wanted any more; take() has it all the same.
   virtual void cancel(RequestId request) = 0;
   virtual void release(RequestId request) = 0;  // whoever keeps it may forget it
-  // Whoever keeps it is not told: somebody may come for it yet, until its lease ends.
+  // Stops renewing without a word to whoever keeps it: another may fetch it until its lease ends.
   virtual void unwatch(RequestId request) = 0;
   virtual void room_came() = 0;  // a fetched range was given back
 

@@ -1,5 +1,5 @@
 #pragma once
-// What a prefill's reader does on a line after he has asked, and what is the same where it is
+// What a prefill's reader does on a line after it has asked, and what is the same where it is
 // pushed (push_stream.h). Belongs to the transfer's thread.
 
 #include <chrono>
@@ -33,7 +33,7 @@ std::vector<KvPiece> pieces_of(const KvReading& reading, KvTokens tokens);
 // The next frames, which begin with that number.
 awaitable<void> read_pieces(const KvReading& reading, std::span<const KvPiece> pieces,
                             std::uint64_t& sequence);
-// Of that many pieces, where they were copied out of the owner's memory.
+// Says that so many pieces were copied out of the owner's memory.
 awaitable<void> say_copied(const KvReading& reading, std::uint64_t pieces);
 
 }  // namespace quire

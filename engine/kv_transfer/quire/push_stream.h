@@ -29,8 +29,8 @@ struct PushSending {
   const KvGeometry& geometry;
   PushWait wait;
 };
-// Of a prefill that has begun: sends what is ready, and tells the reader when it waits for more.
-// Bytes that were sent; 0 where the reader was told why there are none.
+// Sends what is ready of a prefill that has begun, and tells the reader when it waits for more.
+// Returns how many bytes were sent; 0 where the reader was told why there are none.
 // `sending` outlives it.
 awaitable<std::int64_t> send_pushed(const PushSending& sending);
 

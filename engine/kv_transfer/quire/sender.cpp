@@ -1,72 +1,24 @@
 #include "engine/kv_transfer/quire/sender.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/awaitable.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/asio/redirect_error.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <map>
 #include <utility>
 #include <vector>
 
-#include "base/log.h"
-#include "engine/kv_transfer/peers/peer_list.h"
-#include "engine/kv_transfer/peers/refusals.h"
 #include "engine/kv_transfer/quire/frame_link.h"
-#include "engine/wire/socket_file.h"
+#include "engine/kv_transfer/peers/peer_list.h"
+#include "engine/kv_transfer/peers/listener.h"
 
 namespace quire {
 namespace {
 
-using boost::system::error_code;
 constexpr std::chrono::milliseconds kPauseWhenFull{50};
 constexpr int kMostParts = 64;
 
-Descriptor listen_or_fail(const SocketAddress& address) {
-  auto listener = listen_at(address);
-  if (listener) return std::move(*listener);
-  throw Failure(Error{ErrorCode::unavailable,
-                      "KvTransferConfig::listen: " + listener.error().detail,
-                      "KvTransferConfig::listen"});
-}
-
 }  // namespace
-
-// What the coroutines of a sender wait for. Shared with what other threads post.
-struct KvSender::Waits {
-  Waits(asio::any_io_executor e, const Descriptor& listener, const SocketAddress& address)
-      : executor(e), alarm(e), knock(e, ::dup(listener.get())), file(address) {}
-
-  asio::any_io_executor executor;
-  asio::steady_timer alarm;               // of the next lease that ends
-  std::list<asio::steady_timer*> pushes;  // of reads that wait for what is being computed
-
-  void wake() {
-    alarm.cancel();
-    for (asio::steady_timer* push : pushes) push->cancel();
-  }
-  awaitable<void> wait(std::chrono::steady_clock::time_point until) {
-    asio::steady_timer timer(executor, until);
-    struct Place {
-      std::list<asio::steady_timer*>& all;
-      std::list<asio::steady_timer*>::iterator at;
-      ~Place() { all.erase(at); }
-    } place{pushes, pushes.insert(pushes.end(), &timer)};
-    error_code ignored;
-    co_await timer.async_wait(asio::redirect_error(asio::use_awaitable, ignored));
-    const auto state = co_await asio::this_coro::cancellation_state;
-    if (state.cancelled() != asio::cancellation_type::none)
-      throw boost::system::system_error(asio::error::operation_aborted);
-  }
-  asio::posix::stream_descriptor knock;
-  const SocketFile file;
-};
 
 struct KvSender::Session {
   FrameLink link;
@@ -78,52 +30,37 @@ struct KvSender::Session {
 
 KvSender::KvSender(asio::any_io_executor executor, const SocketAddress& address,
                    KvSenderOptions options, KeptPrefills& kept)
-    : options_(std::move(options)),
+    : executor_(executor),
+      options_(std::move(options)),
       kept_(kept),
-      listener_(listen_or_fail(address)),
-      waits_(std::make_shared<Waits>(executor, listener_, address)) {
-  kept_.on_kept([waits = waits_] { asio::post(waits->executor, [waits] { waits->wake(); }); });
+      listener_(listen_for_peers(address)),
+      file_(address),
+      waits_(std::make_shared<KeptWaits>(executor)) {
+  kept_.on_kept(KeptWaits::waker(waits_));
 }
 
 KvSender::~KvSender() {
   kept_.on_kept([] {});
 }
 
-awaitable<void> KvSender::expire() {
-  while (true) {
-    const std::int64_t expired = kept_.counts().expired;
-    const auto next = kept_.expire(KeptPrefills::Clock::now());
-    if (kept_.counts().expired != expired) options_.changed();
-    waits_->alarm.expires_at(next.value_or(asio::steady_timer::time_point::max()));
-    error_code error;
-    co_await waits_->alarm.async_wait(asio::redirect_error(asio::use_awaitable, error));
-    // Woken for a new lease; or the end of this coroutine, which the next wait throws for.
-    const auto state = co_await asio::this_coro::cancellation_state;
-    if (state.cancelled() != asio::cancellation_type::none)
-      throw boost::system::system_error(asio::error::operation_aborted);
-  }
-}
+awaitable<void> KvSender::expire() { return waits_->expire(kept_, options_.changed); }
 
 awaitable<void> KvSender::accept(TaskGroup& sessions) {
-  while (true) {
-    co_await waits_->knock.async_wait(asio::posix::stream_descriptor::wait_read,
-                                      asio::use_awaitable);
-    if (!make_place()) {
-      co_await sleep_for(kPauseWhenFull);
-      continue;
-    }
-    Descriptor socket = accept_from(listener_);
-    if (!socket) {  // the other end left, or there are no descriptors
-      co_await sleep_for(kPauseWhenFull);
-      continue;
-    }
-    sessions.spawn(serve(std::move(socket)));
+  return accept_peers(
+      executor_, listener_, sessions,
+      {.make_place = [this] { return make_place(); },
+       .serve = [this](Descriptor socket) { return serve(std::move(socket)); }});
+}
+
+awaitable<void> KvSender::make_place() {
+  while (sessions_.size() >= options_.max_connections) {
+    send_one_away();
+    co_await sleep_for(kPauseWhenFull);
   }
 }
 
-// False: all places are taken by those who are being answered, or one is about to be free.
-bool KvSender::make_place() {
-  if (sessions_.size() < options_.max_connections) return true;
+// Nobody, where all are being answered.
+void KvSender::send_one_away() {
   const auto asleep = std::ranges::find_if(sessions_, &Session::is_asleep);
   if (asleep != sessions_.end()) {
     (*asleep)->is_asleep = false;
@@ -132,7 +69,6 @@ bool KvSender::make_place() {
     waiting->is_expecting = false;
     waiting->link.hang_up();
   }
-  return false;
 }
 
 // A server that decodes has one such line here, however much it waits for. They keep at most half
@@ -152,28 +88,19 @@ KvSender::Session* KvSender::one_expecting_too_many() const {
 }
 
 awaitable<void> KvSender::serve(Descriptor socket) {
-  try {
-    std::string host = remote_host(socket.get());
-    Session session{FrameLink(waits_->executor, std::move(socket), options_.silence),
-                    std::move(host)};
-    struct Place {
-      std::list<Session*>& sessions;
-      Session& session;
-      Place(std::list<Session*>& all, Session& s) : sessions(all), session(s) {
-        session.place = sessions.insert(sessions.end(), &session);
-      }
-      ~Place() { sessions.erase(session.place); }
-    } place(sessions_, session);
-    session.is_asleep = true;
-    co_await greet(session.link);
-    while (true) co_await answer(session);
-  } catch (const KvLost& lost) {
-    if (lost.reason() == KvLossReason::peer_lost) {
-      log::debug("kv_transfer.connection_ended", {{"because", lost.what()}});
-    } else {
-      log_refused(lost.what());
+  std::string host = remote_host(socket.get());
+  Session session{FrameLink(executor_, std::move(socket), options_.silence), std::move(host)};
+  struct Place {
+    std::list<Session*>& sessions;
+    Session& session;
+    Place(std::list<Session*>& all, Session& s) : sessions(all), session(s) {
+      session.place = sessions.insert(sessions.end(), &session);
     }
-  }
+    ~Place() { sessions.erase(session.place); }
+  } place(sessions_, session);
+  session.is_asleep = true;
+  co_await greet(session.link);
+  while (true) co_await answer(session);
 }
 
 awaitable<void> KvSender::greet(FrameLink& link) {

@@ -2,6 +2,7 @@
 // The side that keeps finished prefills: answers whoever connects. Belongs to the transfer's
 // thread.
 
+#include <boost/asio/any_io_executor.hpp>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -11,11 +12,13 @@
 
 #include "base/async.h"
 #include "base/task_group.h"
+#include "engine/kv_transfer/plane/data_plane.h"
 #include "engine/kv_transfer/content/geometry.h"
 #include "engine/kv_transfer/memory/kept_prefills.h"
-#include "engine/kv_transfer/plane/data_plane.h"
+#include "engine/kv_transfer/plane/kept_waits.h"
 #include "engine/kv_transfer/quire/push_waits.h"
 #include "engine/wire/socket_address.h"
+#include "engine/wire/socket_file.h"
 
 namespace quire {
 
@@ -47,9 +50,9 @@ class KvSender {
   awaitable<void> expire();
 
  private:
-  struct Waits;
   struct Session;
-  bool make_place();
+  awaitable<void> make_place();
+  void send_one_away();
   Session* one_expecting_too_many() const;
   awaitable<void> serve(Descriptor socket);
   awaitable<void> greet(FrameLink& link);
@@ -59,13 +62,15 @@ class KvSender {
   awaitable<void> send_pieces(FrameLink& link, std::uint64_t stream, const KvRead& read,
                               const KeptPrefill& prefill);
 
+  const asio::any_io_executor executor_;
   const KvSenderOptions options_;
   KeptPrefills& kept_;
   Descriptor listener_;
+  const SocketFile file_;
   std::list<Session*> sessions_;  // those that asked something longest ago first
   ExpectedPushes expected_;
   KvTrafficCounts counts_;
-  const std::shared_ptr<Waits> waits_;
+  const std::shared_ptr<KeptWaits> waits_;
 };
 
 }  // namespace quire

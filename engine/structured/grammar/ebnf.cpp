@@ -78,10 +78,12 @@ class EbnfCompiler {
 
   ExprId regex(const EbnfNode& node) {
     try {
-      const RegexId id = parse_pattern(rules_.store(), node.text, PatternUse::whole, Spelling::plain);
+      const RegexId id =
+          parse_pattern(rules_.store(), node.text, PatternUse::whole, Spelling::plain);
       return rules_.store().alive(id) ? rules_.lexeme(id) : rules_.nothing();
     } catch (const GrammarFailure& failure) {
-      throw GrammarFailure(failure.kind(), fmt::format("grammar, line {}: {}", node.line, failure.what()));
+      throw GrammarFailure(failure.kind(),
+                           fmt::format("grammar, line {}: {}", node.line, failure.what()));
     }
   }
 
@@ -89,15 +91,19 @@ class EbnfCompiler {
     RegexStore& store = rules_.store();
     size += 1 + node.text.size();
     switch (node.kind) {
-      case EbnfNode::Kind::text: return rules_.lexeme(store.literal(node.text));
+      case EbnfNode::Kind::text:
+        return rules_.lexeme(store.literal(node.text));
       case EbnfNode::Kind::chars:
         return rules_.lexeme(chars_regex(store, node.chars, Spelling::plain));
-      case EbnfNode::Kind::regex: return regex(node);
-      case EbnfNode::Kind::name: return use(node, size, depth);
+      case EbnfNode::Kind::regex:
+        return regex(node);
+      case EbnfNode::Kind::name:
+        return use(node, size, depth);
       case EbnfNode::Kind::repeat:
         return rules_.repeat(lower(node.parts[0], size, depth), node.min, node.max);
       case EbnfNode::Kind::choice:
-      case EbnfNode::Kind::sequence: break;
+      case EbnfNode::Kind::sequence:
+        break;
     }
     std::vector<ExprId> parts;
     for (const EbnfNode& part : node.parts) parts.push_back(lower(part, size, depth));

@@ -1,6 +1,6 @@
 #pragma once
-// GBNF, as llama.cpp and xgrammar read it: root, ::=, |, ( ), * + ? {m,n}, "…", […], ., # comments. What looks like Lark's notation is read
-// as that (lark_parser.h).
+// GBNF, as llama.cpp and xgrammar read it: root, ::=, |, ( ), * + ? {m,n}, "…", […], ., # comments.
+// What looks like Lark's notation is read as that (lark_parser.h).
 
 #include <string_view>
 

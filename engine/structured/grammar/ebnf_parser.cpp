@@ -196,13 +196,20 @@ char32_t EbnfParser::character() {
   if (done()) fail("a backslash at the end");
   const char letter = text_[at_++];
   switch (letter) {
-    case 'n': return '\n';
-    case 'r': return '\r';
-    case 't': return '\t';
-    case 'x': return hex(2);
-    case 'u': return hex(4);
-    case 'U': return hex(8);
-    default: break;
+    case 'n':
+      return '\n';
+    case 'r':
+      return '\r';
+    case 't':
+      return '\t';
+    case 'x':
+      return hex(2);
+    case 'u':
+      return hex(4);
+    case 'U':
+      return hex(8);
+    default:
+      break;
   }
   constexpr std::string_view kItself = "\"\\[]-^'/";
   if (kItself.find(letter) == std::string_view::npos) fail(fmt::format("no escape \\{}", letter));

@@ -16,7 +16,9 @@ constexpr int kMaxDepth = 200;
 
 bool is_upper(char c) { return c >= 'A' && c <= 'Z'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
-bool is_name_char(char c) { return is_upper(c) || (c >= 'a' && c <= 'z') || is_digit(c) || c == '_'; }
+bool is_name_char(char c) {
+  return is_upper(c) || (c >= 'a' && c <= 'z') || is_digit(c) || c == '_';
+}
 
 // By the first letter of its name.
 bool is_terminal(std::string_view name) {
@@ -66,7 +68,8 @@ class LarkParser {
       for (EbnfRule& rule : rules_) {
         if (!is_terminal(rule.name)) insert_ignored(rule.body);
       }
-      rules_.push_back({kIgnored, repeated(joined(Kind::choice, std::move(ignored_), 0), 0, kUnbounded), 0});
+      rules_.push_back(
+          {kIgnored, repeated(joined(Kind::choice, std::move(ignored_), 0), 0, kUnbounded), 0});
     }
     return std::move(rules_);
   }
@@ -74,7 +77,8 @@ class LarkParser {
  private:
   static constexpr const char* kIgnored = "%ignored";  // no name of a client's
 
-  [[noreturn]] void fail(const std::string& what, GrammarErrorKind kind = GrammarErrorKind::syntax) const {
+  [[noreturn]] void fail(const std::string& what,
+                         GrammarErrorKind kind = GrammarErrorKind::syntax) const {
     throw GrammarFailure(kind, fmt::format("grammar (Lark), line {}: {}", line_, what));
   }
   [[noreturn]] void unsupported(const std::string& what) const {
@@ -281,7 +285,8 @@ class LarkParser {
     return node_of(Kind::text, first, line_);
   }
 
-  // Behind its first quotation mark. As Python reads it, for the escapes that there are in grammars.
+  // Behind its first quotation mark. As Python reads it, for the escapes that there are in
+  // grammars.
   std::string string() {
     std::string out;
     while (!take("\"")) {
@@ -317,7 +322,8 @@ class LarkParser {
     std::string flags;
     for (; std::string_view("imslux").find(peek()) != std::string_view::npos && !done(); ++at_) {
       if (peek() == 'i' || peek() == 's') flags += peek();
-      if (peek() == 'm' || peek() == 'x' || peek() == 'l') unsupported(fmt::format("the flag {} is", peek()));
+      if (peek() == 'm' || peek() == 'x' || peek() == 'l')
+        unsupported(fmt::format("the flag {} is", peek()));
     }
     if (!flags.empty()) pattern = "(?" + flags + ":" + pattern + ")";
     return node_of(Kind::regex, std::move(pattern), line_);
@@ -326,7 +332,8 @@ class LarkParser {
   // Behind every terminal of a rule.
   void insert_ignored(EbnfNode& node) {
     for (EbnfNode& part : node.parts) insert_ignored(part);
-    const bool is_token = node.kind == Kind::text || node.kind == Kind::chars || node.kind == Kind::regex ||
+    const bool is_token = node.kind == Kind::text || node.kind == Kind::chars ||
+                          node.kind == Kind::regex ||
                           (node.kind == Kind::name && is_terminal(node.text));
     if (!is_token) return;
     EbnfNode both = node_of(Kind::sequence, "", node.line);

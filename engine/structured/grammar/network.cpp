@@ -48,7 +48,9 @@ void Network::build(ExprId id, StateId from, StateId to) {
         states_[from].edges.push_back({expr.what, to, false, false});
       }
       return;
-    case Rules::Kind::call: states_[from].edges.push_back({expr.what, to, true, false}); return;
+    case Rules::Kind::call:
+      states_[from].edges.push_back({expr.what, to, true, false});
+      return;
     case Rules::Kind::choice:
       for (const ExprId part : expr.parts) build(part, from, to);
       return;
@@ -59,7 +61,8 @@ void Network::build(ExprId id, StateId from, StateId to) {
         from = next;
       }
       return build(expr.parts.back(), from, to);
-    case Rules::Kind::repeat: return build_repeat(expr, from, to);
+    case Rules::Kind::repeat:
+      return build_repeat(expr, from, to);
     case Rules::Kind::graph: {
       std::vector<StateId> nodes{from, to};
       while (nodes.size() < expr.what) nodes.push_back(add_state());
@@ -206,9 +209,9 @@ void Network::rewrite_left_recursion() {
   }
 }
 
-// For each rule A of the cycle an automaton of its own: it begins with whatever any rule of the cycle
-// can begin with other than a rule of the cycle; where a rule B has ended, it goes on behind every
-// place that begins by calling B; it ends where A has ended.
+// For each rule A of the cycle an automaton of its own: it begins with whatever any rule of the
+// cycle can begin with other than a rule of the cycle; where a rule B has ended, it goes on behind
+// every place that begins by calling B; it ends where A has ended.
 void Network::rewrite_cycle(const std::vector<RuleId>& cycle) {
   const auto inside = [&](RuleId rule) {
     return std::find(cycle.begin(), cycle.end(), rule) != cycle.end();
@@ -285,8 +288,7 @@ void Network::drop_endless() {
     for (const StateId next : states_[state].skips) ways[next].push_back({state, nullptr});
     for (const Edge& edge : states_[state].edges) {
       ways[edge.target].push_back({state, &edge});
-      if (edge.is_call && !nullable_[edge.what])
-        ways[starts_[edge.what]].push_back({state, &edge});
+      if (edge.is_call && !nullable_[edge.what]) ways[starts_[edge.what]].push_back({state, &edge});
     }
     if (states_[state].final) add(state);
   }

@@ -1,7 +1,8 @@
 #pragma once
-// Rules as a recursive transition network: states joined by lexemes and calls. Left recursion has been
-// rewritten and all that cannot end is gone, so that every state that is reached can be completed, and
-// nothing calls itself without reading a byte first. Built once; closures are made on first use.
+// Rules as a recursive transition network: states joined by lexemes and calls. Left recursion has
+// been rewritten and all that cannot end is gone, so that every state that is reached can be
+// completed, and nothing calls itself without reading a byte first. Built once; closures are made
+// on first use.
 
 #include <cstdint>
 #include <memory>

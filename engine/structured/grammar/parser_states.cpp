@@ -24,7 +24,7 @@ std::uint64_t hash_of(const T* items, std::size_t count, std::uint64_t seed) {
 
 struct ParserStates::Growing {
   std::vector<Thread> threads;
-  std::vector<Frame> places;                             // ends of rules that were reached
+  std::vector<Frame> places;                                  // ends of rules that were reached
   std::map<std::uint32_t, std::pair<RuleId, StackId>> calls;  // by rank: callers first
   bool accepting = false;
 };
@@ -192,8 +192,8 @@ ParserState ParserStates::intern_state(Growing& growing) {
     }
   }
   const auto id = static_cast<ParserState>(records_.size());
-  records_.push_back({static_cast<std::uint32_t>(threads_.size()),
-                      static_cast<std::uint32_t>(kept), growing.accepting, nullptr});
+  records_.push_back({static_cast<std::uint32_t>(threads_.size()), static_cast<std::uint32_t>(kept),
+                      growing.accepting, nullptr});
   threads_.insert(threads_.end(), threads.begin(), threads.end());
   state_ids_.emplace(hash, id);
   memory_ += sizeof(Record) + kept * sizeof(Thread) + 48;

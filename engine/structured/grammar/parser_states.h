@@ -1,9 +1,10 @@
 #pragma once
 // The parser over a network, one byte at a time and for all readings at once. A state is a set of
-// threads, each the rest of a lexeme and the stack beneath it; stacks share their tails, and threads
-// with one rest share a stack, so that an ambiguous grammar costs no more than its places. States are
-// interned: equal sets have one number, their successors are kept, and what was worked out for a
-// number (a mask, say) holds wherever it comes up again. Not thread-safe; who shares one locks.
+// threads, each the rest of a lexeme and the stack beneath it; stacks share their tails, and
+// threads with one rest share a stack, so that an ambiguous grammar costs no more than its places.
+// States are interned: equal sets have one number, their successors are kept, and what was worked
+// out for a number (a mask, say) holds wherever it comes up again. Not thread-safe; who shares one
+// locks.
 
 #include <array>
 #include <cstdint>

@@ -1,7 +1,8 @@
 #pragma once
-// Context-free rules while they are written: expressions of lexemes (regular expressions over bytes)
-// and calls of rules. Neighbouring lexemes melt into one, so that whatever is regular becomes a single
-// automaton; a solid lexeme does not, which keeps its states the same wherever it stands.
+// Context-free rules while they are written: expressions of lexemes (regular expressions over
+// bytes) and calls of rules. Neighbouring lexemes melt into one, so that whatever is regular
+// becomes a single automaton; a solid lexeme does not, which keeps its states the same wherever it
+// stands.
 
 #include <cstdint>
 #include <optional>

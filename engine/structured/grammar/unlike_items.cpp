@@ -5,7 +5,8 @@
 namespace quire::structured {
 
 StateId UnlikeItems::place(Place place) {
-  const auto [known, is_new] = place_ids_.try_emplace(place, kFirst + static_cast<StateId>(places_.size()));
+  const auto [known, is_new] =
+      place_ids_.try_emplace(place, kFirst + static_cast<StateId>(places_.size()));
   if (is_new) {
     places_.push_back(place);
     closures_.emplace_back();
@@ -20,7 +21,8 @@ StateId UnlikeItems::entered(StateId target) {
 
 StateId UnlikeItems::written(StateId own, std::uint8_t byte) {
   Place next = places_[own - kFirst];
-  if (network_.unlike_behind(next.state) == nullptr) return own;  // before an item: it is the comma that is read
+  if (network_.unlike_behind(next.state) == nullptr)
+    return own;  // before an item: it is the comma that is read
   const auto [known, is_new] =
       text_ids_.try_emplace({next.text, byte}, static_cast<std::uint32_t>(texts_.size()));
   if (is_new) texts_.push_back({next.text, byte});
@@ -36,7 +38,8 @@ std::string UnlikeItems::text_of(std::uint32_t text) const {
 }
 
 std::uint32_t UnlikeItems::with(std::uint32_t set, RegexId item) {
-  const auto [known, is_new] = set_ids_.try_emplace({set, item}, static_cast<std::uint32_t>(sets_.size()));
+  const auto [known, is_new] =
+      set_ids_.try_emplace({set, item}, static_cast<std::uint32_t>(sets_.size()));
   if (is_new) sets_.push_back({set, sets_[set].count + 1, item});
   return known->second;
 }
@@ -53,7 +56,8 @@ const Network::Closure& UnlikeItems::closure(StateId own) {
   if (closures_[index] == nullptr) {
     const Place at = places_[index];
     const bool is_behind = network_.unlike_behind(at.state) != nullptr;
-    auto made = std::make_unique<const Network::Closure>(is_behind ? behind_item(at) : before_item(at));
+    auto made =
+        std::make_unique<const Network::Closure>(is_behind ? behind_item(at) : before_item(at));
     closures_[index] = std::move(made);
   }
   return *closures_[index];
@@ -66,7 +70,8 @@ Network::Closure UnlikeItems::behind_item(const Place& at) {
   Network::Closure result;
   for (Network::Edge edge : network_.closure(at.state).lexemes) {
     const bool is_comma = edge.what == list.comma;
-    if (is_comma ? count >= list.max || others(list.item, set) == kNothing : count < list.min) continue;
+    if (is_comma ? count >= list.max || others(list.item, set) == kNothing : count < list.min)
+      continue;
     if (is_comma) edge.target = place({edge.target, set, 0});
     result.lexemes.push_back(edge);
   }

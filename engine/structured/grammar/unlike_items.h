@@ -1,7 +1,8 @@
 #pragma once
-// Lists whose items may be any of endlessly many texts, and no two alike: which have come is part of a place. A place
-// behind such an item knows the items before it and what has been read of it; from there on the comma leads to an item
-// that is none of them. Places are made when a text comes there, so only what is written costs anything.
+// Lists whose items may be any of endlessly many texts, and no two alike: which have come is part
+// of a place. A place behind such an item knows the items before it and what has been read of it;
+// from there on the comma leads to an item that is none of them. Places are made when a text comes
+// there, so only what is written costs anything.
 
 #include <cstdint>
 #include <map>
@@ -31,9 +32,9 @@ class UnlikeItems {
 
  private:
   struct Place {
-    StateId state;        // of the network: behind an item or before one
-    std::uint32_t set;    // the items that are complete
-    std::uint32_t text;   // of the one that is being read
+    StateId state;       // of the network: behind an item or before one
+    std::uint32_t set;   // the items that are complete
+    std::uint32_t text;  // of the one that is being read
     auto operator<=>(const Place&) const = default;
   };
   struct Text {

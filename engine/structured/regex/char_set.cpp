@@ -59,9 +59,8 @@ RegexId utf8_regex(RegexStore& store, const CharSet& set) {
   return store.any_of(std::move(parts));
 }
 
-constexpr std::pair<char32_t, char> kShortEscapes[] = {{'"', '"'},  {'\\', '\\'}, {'\n', 'n'},
-                                                      {'\r', 'r'}, {'\t', 't'},  {'\b', 'b'},
-                                                      {'\f', 'f'}};
+constexpr std::pair<char32_t, char> kShortEscapes[] = {
+    {'"', '"'}, {'\\', '\\'}, {'\n', 'n'}, {'\r', 'r'}, {'\t', 't'}, {'\b', 'b'}, {'\f', 'f'}};
 
 RegexId hex_digits(RegexStore& store) {
   ByteSet digits = ByteSet::range('0', '9');
@@ -96,13 +95,13 @@ RegexId loose_escapes(RegexStore& store) {
   const RegexId any = hex_digits(store);
   const RegexId plane = store.concat({hex("0123456789abcef"), any, any, any});
   const RegexId below_surrogates = store.concat({hex("d"), hex("01234567"), any, any});
-  const RegexId pair = store.concat({hex("d"), hex("89ab"), any, any, store.literal("\\u"),
-                                     hex("d"), hex("cdef"), any, any});
+  const RegexId pair = store.concat(
+      {hex("d"), hex("89ab"), any, any, store.literal("\\u"), hex("d"), hex("cdef"), any, any});
   ByteSet shorts;
   for (const char c : std::string_view("\"\\/bfnrt")) shorts.add(static_cast<std::uint8_t>(c));
-  return store.any_of({store.bytes(shorts),
-                       store.concat(store.literal("u"),
-                                    store.any_of({plane, below_surrogates, pair}))});
+  return store.any_of(
+      {store.bytes(shorts),
+       store.concat(store.literal("u"), store.any_of({plane, below_surrogates, pair}))});
 }
 
 }  // namespace

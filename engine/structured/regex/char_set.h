@@ -36,9 +36,9 @@ class CharSet {
 };
 
 enum class Spelling : std::uint8_t {
-  plain,        // UTF-8
-  json,         // raw where JSON allows it, short escapes, \u00XX for controls
-  json_loose,   // and \/, \uXXXX for every character, pairs of surrogates beyond U+FFFF
+  plain,       // UTF-8
+  json,        // raw where JSON allows it, short escapes, \u00XX for controls
+  json_loose,  // and \/, \uXXXX for every character, pairs of surrogates beyond U+FFFF
 };
 
 RegexId chars_regex(RegexStore& store, const CharSet& set, Spelling spelling);

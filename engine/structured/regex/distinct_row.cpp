@@ -1,6 +1,6 @@
-// Rows of values without repetition: "value comma value … close", where each value comes once. As one
-// expression they would be as large as there are sets of values; here a set becomes an expression
-// when a text has written it.
+// Rows of values without repetition: "value comma value … close", where each value comes once. As
+// one expression they would be as large as there are sets of values; here a set becomes an
+// expression when a text has written it.
 
 #include <algorithm>
 
@@ -21,7 +21,8 @@ RegexId RegexStore::distinct(DistinctRow row) {
     hash = mix(Kind::distinct, {hash.low, hash.high, a, b});
   };
   for (const RegexId part : row.values) add(nodes_[part].hash.low, nodes_[part].hash.high);
-  for (const RegexId part : {row.comma, row.close}) add(nodes_[part].hash.low, nodes_[part].hash.high);
+  for (const RegexId part : {row.comma, row.close})
+    add(nodes_[part].hash.low, nodes_[part].hash.high);
   for (const std::uint64_t set : row.allowed) add(set, 0);
   // Where all places take the same values, another one is left as long as not all are written.
   const bool always_ends = row.allowed.size() == 1 && row.min <= count_of(row.allowed[0]);
@@ -44,7 +45,9 @@ RegexId RegexStore::spelled_out(RegexId distinct) {
   const std::uint32_t index = nodes_[distinct].a;
   const std::uint64_t written = nodes_[distinct].min | std::uint64_t{nodes_[distinct].max} << 32;
   const DistinctRow row = distincts_[index].row;
-  const auto allowed_at = [&](std::size_t i) { return row.allowed[std::min(i, row.allowed.size() - 1)]; };
+  const auto allowed_at = [&](std::size_t i) {
+    return row.allowed[std::min(i, row.allowed.size() - 1)];
+  };
   const std::uint32_t count = count_of(written) + 1;
   std::vector<RegexId> ways;
   for (std::uint64_t left = allowed_at(count - 1) & ~written; left != 0; left &= left - 1) {

@@ -28,7 +28,8 @@ class Lowering {
 
  private:
   // Opens groups at the ends until anchors there stand bare.
-  void alternatives(std::vector<const PatternNode*> sequence, std::vector<RegexId>& out, int depth) {
+  void alternatives(std::vector<const PatternNode*> sequence, std::vector<RegexId>& out,
+                    int depth) {
     constexpr int kMaxAlternatives = 10'000;
     if (depth > 400 || out.size() > kMaxAlternatives) {
       throw GrammarFailure(GrammarErrorKind::limit,
@@ -91,9 +92,7 @@ class Lowering {
     return from > 0 ? id : store_.concat(around_, id);
   }
 
-  RegexId anything() {
-    return store_.repeat(chars_regex(store_, CharSet::all(), spelling_), 0);
-  }
+  RegexId anything() { return store_.repeat(chars_regex(store_, CharSet::all(), spelling_), 0); }
 
   // The node and then all that follows to the text's end, which is what look-ahead is about.
   RegexId before(const PatternNode& node, RegexId rest) {
@@ -122,14 +121,17 @@ class Lowering {
         }
         return id;
       }
-      default: return store_.concat(lower(node), rest);
+      default:
+        return store_.concat(lower(node), rest);
     }
   }
 
   RegexId lower(const PatternNode& node) {
     switch (node.kind) {
-      case Kind::chars: return chars_regex(store_, node.chars, spelling_);
-      case Kind::repeat: return store_.repeat(lower(node.parts[0]), node.min, node.max);
+      case Kind::chars:
+        return chars_regex(store_, node.chars, spelling_);
+      case Kind::repeat:
+        return store_.repeat(lower(node.parts[0]), node.min, node.max);
       case Kind::choice: {
         std::vector<RegexId> parts;
         for (const PatternNode& part : node.parts) parts.push_back(lower(part));
@@ -143,7 +145,8 @@ class Lowering {
         return id;
       }
       case Kind::start:
-      case Kind::end: break;
+      case Kind::end:
+        break;
       case Kind::ahead:
         throw GrammarFailure(GrammarErrorKind::unsupported,
                              "regular expression: look-ahead behind the end is not supported");

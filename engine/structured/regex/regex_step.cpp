@@ -44,8 +44,10 @@ void RegexStore::refine(RegexId id, Partition& partition) {
   const Nesting nesting(*this);
   switch (node.kind) {
     case Kind::nothing:
-    case Kind::empty: return;
-    case Kind::bytes: return partition.split(sets_[node.a]);
+    case Kind::empty:
+      return;
+    case Kind::bytes:
+      return partition.split(sets_[node.a]);
     case Kind::concat:
       refine(node.a, partition);
       if (nodes_[node.a].nullable) refine(node.b, partition);
@@ -55,11 +57,13 @@ void RegexStore::refine(RegexId id, Partition& partition) {
       for (std::uint32_t i = 0; i < node.b; ++i) refine(children_[node.a + i], partition);
       return;
     case Kind::complement:
-    case Kind::repeat: return refine(node.a, partition);
+    case Kind::repeat:
+      return refine(node.a, partition);
     case Kind::multiple:
       for (std::uint8_t c = '0'; c <= '9'; ++c) partition.split(ByteSet::of(c));
       return partition.split(ByteSet::of('.'));
-    case Kind::distinct: return refine(spelled_out(id), partition);
+    case Kind::distinct:
+      return refine(spelled_out(id), partition);
   }
 }
 
@@ -117,23 +121,29 @@ RegexId RegexStore::derivative(RegexId id, std::uint8_t byte) {
   const Node node = nodes_[id];  // a copy: nodes_ may grow
   switch (node.kind) {
     case Kind::nothing:
-    case Kind::empty: return kNothing;
-    case Kind::bytes: return sets_[node.a].has(byte) ? kEmpty : kNothing;
+    case Kind::empty:
+      return kNothing;
+    case Kind::bytes:
+      return sets_[node.a].has(byte) ? kEmpty : kNothing;
     case Kind::concat: {
       const RegexId first = concat(derive(node.a, byte), node.b);
       return nodes_[node.a].nullable ? any_of({first, derive(node.b, byte)}) : first;
     }
     case Kind::any_of:
-    case Kind::all_of: return derive_many(id, byte);
-    case Kind::complement: return complement(derive(node.a, byte));
+    case Kind::all_of:
+      return derive_many(id, byte);
+    case Kind::complement:
+      return complement(derive(node.a, byte));
     case Kind::repeat: {
       const std::uint32_t max = node.max == kUnbounded ? kUnbounded : node.max - 1;
       const RegexId one = derive(node.a, byte);
       if (one == kNothing) return kNothing;
       return concat(one, repeat(node.a, node.min == 0 ? 0 : node.min - 1, max));
     }
-    case Kind::multiple: return derive_multiple(node, byte);
-    case Kind::distinct: return derive(spelled_out(id), byte);
+    case Kind::multiple:
+      return derive_multiple(node, byte);
+    case Kind::distinct:
+      return derive(spelled_out(id), byte);
   }
   return kNothing;
 }
@@ -171,7 +181,8 @@ bool RegexStore::alive(RegexId id) {
     case Kind::concat: {
       RegexId rest = id;
       bool all = true;
-      for (; all && nodes_[rest].kind == Kind::concat; rest = nodes_[rest].b) all = alive(nodes_[rest].a);
+      for (; all && nodes_[rest].kind == Kind::concat; rest = nodes_[rest].b)
+        all = alive(nodes_[rest].a);
       return known_life(id, all && alive(rest));
     }
     case Kind::any_of: {
@@ -179,8 +190,10 @@ bool RegexStore::alive(RegexId id) {
       for (std::uint32_t i = 0; !any && i < node.b; ++i) any = alive(children_[node.a + i]);
       return known_life(id, any);
     }
-    case Kind::repeat: return known_life(id, node.min == 0 || alive(node.a));
-    default: return search_alive(id);
+    case Kind::repeat:
+      return known_life(id, node.min == 0 || alive(node.a));
+    default:
+      return search_alive(id);
   }
 }
 
@@ -195,8 +208,9 @@ RegexId RegexStore::after_class(RegexId id, unsigned wanted) {
   return derive(id, static_cast<std::uint8_t>(byte));
 }
 
-// Until a complete text is found: all that lies on the way is alive. Whatever was seen when nothing was found is
-// dead. Short texts are tried first; where those are many, one way is followed as far as it goes.
+// Until a complete text is found: all that lies on the way is alive. Whatever was seen when nothing
+// was found is dead. Short texts are tried first; where those are many, one way is followed as far
+// as it goes.
 bool RegexStore::search_alive(RegexId start) {
   struct Step {
     RegexId id;
@@ -205,7 +219,8 @@ bool RegexStore::search_alive(RegexId start) {
   };
   constexpr std::size_t kBroad = 2'000;
   std::vector<Step> steps{{start, 0}};
-  std::vector<std::uint32_t> open{0};  // steps that were not looked at to the end; the first or the last goes on
+  std::vector<std::uint32_t> open{
+      0};  // steps that were not looked at to the end; the first or the last goes on
   std::unordered_map<RegexId, bool> visited{{start, true}};
   const auto ends = [&](RegexId id) {
     const Node& node = nodes_[id];
@@ -223,7 +238,8 @@ bool RegexStore::search_alive(RegexId start) {
       continue;
     }
     const RegexId next = after_class(id, steps[at].next_class++);
-    if (next == kNothing || nodes_[next].life == Life::dead || !visited.emplace(next, true).second) continue;
+    if (next == kNothing || nodes_[next].life == Life::dead || !visited.emplace(next, true).second)
+      continue;
     last = static_cast<std::uint32_t>(steps.size());
     steps.push_back({next, at});
     open.push_back(last);

@@ -64,8 +64,8 @@ RegexId RegexStore::bytes(const ByteSet& set) {
   if (set.empty()) return kNothing;
   const auto& w = set.words;
   const RegexHash hash = mix(Kind::bytes, {w[0], w[1], w[2], w[3]});
-  const RegexId id = intern({Kind::bytes, false, true, Life::alive,
-                             static_cast<std::uint32_t>(sets_.size())}, hash);
+  const RegexId id = intern(
+      {Kind::bytes, false, true, Life::alive, static_cast<std::uint32_t>(sets_.size())}, hash);
   if (nodes_[id].a == sets_.size()) sets_.push_back(set);
   return id;
 }
@@ -95,8 +95,9 @@ RegexId RegexStore::concat(RegexId first, RegexId second) {
   const Node a = nodes_[first], b = nodes_[second];
   meter_.count();
   const RegexHash hash = mix(Kind::concat, {a.hash.low, a.hash.high, b.hash.low, b.hash.high});
-  return intern({Kind::concat, a.nullable && b.nullable, a.simple && b.simple, Life::unknown, first,
-                 second}, hash);
+  return intern(
+      {Kind::concat, a.nullable && b.nullable, a.simple && b.simple, Life::unknown, first, second},
+      hash);
 }
 
 RegexId RegexStore::concat(std::initializer_list<RegexId> parts) {
@@ -115,8 +116,8 @@ RegexId RegexStore::with_children(Kind kind, const std::vector<RegexId>& parts, 
     simple &= nodes_[part].simple;
   }
   const auto at = static_cast<std::uint32_t>(children_.size());
-  const RegexId id = intern({kind, nullable, simple, Life::unknown, at,
-                             static_cast<std::uint32_t>(parts.size())}, hash);
+  const RegexId id = intern(
+      {kind, nullable, simple, Life::unknown, at, static_cast<std::uint32_t>(parts.size())}, hash);
   if (nodes_[id].a == at) children_.insert(children_.end(), parts.begin(), parts.end());
   return id;
 }
@@ -223,8 +224,9 @@ RegexId RegexStore::complement(RegexId of) {
   const Node node = nodes_[of];
   if (node.kind == Kind::complement) return node.a;
   const RegexHash hash = mix(Kind::complement, {node.hash.low, node.hash.high});
-  return intern({Kind::complement, !node.nullable, false,
-                 of == kNothing ? Life::alive : Life::unknown, of}, hash);
+  return intern(
+      {Kind::complement, !node.nullable, false, of == kNothing ? Life::alive : Life::unknown, of},
+      hash);
 }
 
 RegexId RegexStore::repeat(RegexId of, std::uint32_t min, std::uint32_t max) {

@@ -1,7 +1,7 @@
 #pragma once
 // Regular expressions over bytes as hash-consed nodes, closed under "and" and "not". A node is also
-// the state of its own automaton: step(node, byte) is the derivative, what may follow once that byte
-// was read, worked out on first use and kept. Not thread-safe; who shares a store locks.
+// the state of its own automaton: step(node, byte) is the derivative, what may follow once that
+// byte was read, worked out on first use and kept. Not thread-safe; who shares a store locks.
 
 #include <array>
 #include <cstdint>
@@ -51,8 +51,10 @@ class RegexStore {
   // written so far is part of the state, so that only the sets that come up cost anything.
   static constexpr std::size_t kMostDistinct = 64;
   struct DistinctRow {
-    std::vector<RegexId> values;         // at most kMostDistinct; none begins another one and `comma` or `close`
-    std::vector<std::uint64_t> allowed;  // values as bits, by index; the last holds for all further ones
+    std::vector<RegexId>
+        values;  // at most kMostDistinct; none begins another one and `comma` or `close`
+    std::vector<std::uint64_t>
+        allowed;  // values as bits, by index; the last holds for all further ones
     std::uint32_t min = 1, max = kUnbounded;
     RegexId comma = kEmpty, close = kEmpty;
   };
@@ -83,7 +85,16 @@ class RegexStore {
 
  private:
   enum class Kind : std::uint8_t {
-    nothing, empty, bytes, concat, any_of, all_of, complement, repeat, multiple, distinct
+    nothing,
+    empty,
+    bytes,
+    concat,
+    any_of,
+    all_of,
+    complement,
+    repeat,
+    multiple,
+    distinct
   };
   enum class Life : std::uint8_t { unknown, alive, dead };
   using ClassMap = std::array<std::uint8_t, 256>;

@@ -27,16 +27,17 @@ void ArrayRules::collect() {
     fixed_ = std::max(fixed_, static_cast<std::uint32_t>(schema.prefix_items.size()));
     if (schema.unique_items) unique_ = &schema;
     if (schema.contains) {
-      contains_.push_back({id, {*schema.contains, false}, schema.min_contains.value_or(1),
+      contains_.push_back({id,
+                           {*schema.contains, false},
+                           schema.min_contains.value_or(1),
                            schema.max_contains.value_or(kUnbounded)});
     }
   }
   for (const Signed& some : what_.some_item) {
     contains_.push_back({values_.document_.root(), some, 1, kUnbounded});
   }
-  std::erase_if(contains_, [](const Contains& one) {
-    return one.least == 0 && one.most == kUnbounded;
-  });
+  std::erase_if(contains_,
+                [](const Contains& one) { return one.least == 0 && one.most == kUnbounded; });
   for (const auto& item : what_.items) fixed_ = std::max(fixed_, item.index + 1);
   if (contains_.size() > kMostContains) {
     throw GrammarFailure(GrammarErrorKind::limit, "too many \"contains\" for one array",
@@ -114,10 +115,11 @@ ExprId ArrayRules::counted() {
   const std::uint64_t places = (std::uint64_t{fixed_} + 1) * counts * 3 + 2;
   const std::uint64_t most = values_.limits_.grammar_states / 2;
   if (places > most) {
-    throw GrammarFailure(GrammarErrorKind::limit,
-                         fmt::format("items are counted (minItems, maxItems) up to {}, here to {}",
-                                     (most - 2) / 3 / counts - 1, fixed_),
-                         values_.document_.at(what_.schemas.empty() ? 0 : what_.schemas[0]).pointer);
+    throw GrammarFailure(
+        GrammarErrorKind::limit,
+        fmt::format("items are counted (minItems, maxItems) up to {}, here to {}",
+                    (most - 2) / 3 / counts - 1, fixed_),
+        values_.document_.at(what_.schemas.empty() ? 0 : what_.schemas[0]).pointer);
   }
   enum Role : std::uint32_t { fresh, behind, wanted };
   const auto place = [&](Role role, std::uint32_t i, std::uint64_t count) {
@@ -171,8 +173,8 @@ ExprId ArrayRules::counted() {
 std::uint32_t ArrayRules::first_alike() const {
   std::uint32_t alike = 0;
   for (const SchemaId id : what_.schemas) {
-    alike = std::max(alike,
-                     static_cast<std::uint32_t>(values_.document_.at(id).prefix_items.size()));
+    alike =
+        std::max(alike, static_cast<std::uint32_t>(values_.document_.at(id).prefix_items.size()));
   }
   for (const auto& item : what_.items) alike = std::max(alike, item.index + 1);
   return alike;
@@ -262,14 +264,20 @@ ExprId ArrayRules::distinct_texts() {
   const ExprId value = item_value(0, 0);
   const auto texts = first_alike() == 0 ? rules.regular(value) : std::nullopt;
   if (!texts) {
-    refuse_unique("is supported for strings, numbers, booleans and null, all of one schema, for up to 64 values of "
-                  "enum or const, and where items differ by type; leave it out here, and drop what repeats from the answer");
+    refuse_unique(
+        "is supported for strings, numbers, booleans and null, all of one schema, for up to 64 "
+        "values of "
+        "enum or const, and where items differ by type; leave it out here, and drop what repeats "
+        "from the answer");
   }
   // As values are compared: strings as constraints see them, numbers without exponent.
-  const RegexId no_string = store.complement(store.concat(store.literal("\""), store.complement(kNothing)));
-  const RegexId exponent = parse_pattern(store, "-?[0-9.]+[eE][\\s\\S]*", PatternUse::whole, Spelling::plain);
-  const RegexId item = store.all_of({*texts, store.any_of({values_.style_.quoted(values_.style_.characters()), no_string}),
-                                     store.complement(exponent)});
+  const RegexId no_string =
+      store.complement(store.concat(store.literal("\""), store.complement(kNothing)));
+  const RegexId exponent =
+      parse_pattern(store, "-?[0-9.]+[eE][\\s\\S]*", PatternUse::whole, Spelling::plain);
+  const RegexId item = store.all_of(
+      {*texts, store.any_of({values_.style_.quoted(values_.style_.characters()), no_string}),
+       store.complement(exponent)});
   const RegexId close = values_.style_.close(']');
   std::vector<ExprId> ways;
   if (min_ == 0) ways.push_back(rules.lexeme(store.literal("]")));

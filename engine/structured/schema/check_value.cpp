@@ -13,15 +13,21 @@ namespace quire::structured {
 
 std::uint8_t type_of_value(const json::value& value) {
   switch (value.kind()) {
-    case json::kind::null: return kNull;
-    case json::kind::bool_: return kBoolean;
+    case json::kind::null:
+      return kNull;
+    case json::kind::bool_:
+      return kBoolean;
     case json::kind::int64:
-    case json::kind::uint64: return kInteger;
+    case json::kind::uint64:
+      return kInteger;
     case json::kind::double_:
       return value.get_double() == std::floor(value.get_double()) ? kInteger : kFraction;
-    case json::kind::string: return kString;
-    case json::kind::array: return kArray;
-    case json::kind::object: return kObject;
+    case json::kind::string:
+      return kString;
+    case json::kind::array:
+      return kArray;
+    case json::kind::object:
+      return kObject;
   }
   return 0;
 }
@@ -34,7 +40,8 @@ std::uint32_t count_chars(std::string_view utf8) {
 
 bool same_value(const json::value& a, const json::value& b) {
   if (a.is_number() && b.is_number()) {
-    if (a.is_double() != b.is_double()) return Decimal::of(decimal_of(a)) == Decimal::of(decimal_of(b));
+    if (a.is_double() != b.is_double())
+      return Decimal::of(decimal_of(a)) == Decimal::of(decimal_of(b));
     return a == b;
   }
   if (a.is_array() && b.is_array()) {
@@ -54,7 +61,8 @@ bool same_value(const json::value& a, const json::value& b) {
 bool ValueCheck::matches(const std::string& pattern, std::string_view text,
                          const std::string& pointer) {
   try {
-    return store_.matches(parse_pattern(store_, pattern, PatternUse::search, Spelling::plain), text);
+    return store_.matches(parse_pattern(store_, pattern, PatternUse::search, Spelling::plain),
+                          text);
   } catch (const GrammarFailure& failure) {
     throw GrammarFailure(failure.kind(), failure.what(), pointer);
   }
@@ -157,11 +165,10 @@ bool ValueCheck::fits_in_place(const Schema& schema, const json::value& value) {
       if (!value.get_object().contains(other)) return false;
     }
   }
-  return std::all_of(schema.dependent_schemas.begin(), schema.dependent_schemas.end(),
-                     [&](const auto& member) {
-                       return !value.get_object().contains(member.first) ||
-                              fits(member.second, value);
-                     });
+  return std::all_of(
+      schema.dependent_schemas.begin(), schema.dependent_schemas.end(), [&](const auto& member) {
+        return !value.get_object().contains(member.first) || fits(member.second, value);
+      });
 }
 
 bool ValueCheck::fits_own(const Schema& schema, const json::value& value, bool listed) {

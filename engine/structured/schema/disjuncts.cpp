@@ -37,8 +37,7 @@ void unite(std::vector<std::string>& to, const std::vector<std::string>& from) {
 }
 
 bool have_common(const std::vector<std::string>& a, const std::vector<std::string>& b) {
-  if (a.size() * b.size() <= kFewPairs)
-    return std::ranges::find_first_of(a, b) != a.end();
+  if (a.size() * b.size() <= kFewPairs) return std::ranges::find_first_of(a, b) != a.end();
   const std::unordered_set<std::string> known(a.begin(), a.end());
   return std::ranges::any_of(b, [&](const std::string& one) { return known.contains(one); });
 }

@@ -1,6 +1,6 @@
 #pragma once
-// A conjunction of schemas as a union of disjuncts: allOf, anyOf, oneOf, not, if and $ref resolved until
-// only constraints of single schemas are left, which later stages turn into text.
+// A conjunction of schemas as a union of disjuncts: allOf, anyOf, oneOf, not, if and $ref resolved
+// until only constraints of single schemas are left, which later stages turn into text.
 
 #include <cstdint>
 #include <map>
@@ -45,8 +45,8 @@ struct Disjunct {
   std::vector<Group> groups;
 
   // Pieces that negations and dependencies leave.
-  std::vector<std::string> present, absent;            // keys of objects
-  std::vector<std::pair<std::string, Signed>> values;  // of keys
+  std::vector<std::string> present, absent;                    // keys of objects
+  std::vector<std::pair<std::string, Signed>> values;          // of keys
   std::vector<std::pair<SchemaId, std::string>> not_keywords;  // of numbers and strings
   std::vector<json::value> not_values;
   std::uint32_t min_properties = 0, max_properties = 0xffffffff;

@@ -11,14 +11,16 @@
 namespace quire::structured {
 namespace {
 
-// RFC 3339. The leap second and the day of a month by the month; February has 29 days in leap years.
-// Without the year 0, which most who read dates do not have.
+// RFC 3339. The leap second and the day of a month by the month; February has 29 days in leap
+// years. Without the year 0, which most who read dates do not have.
 std::string date() {
   const std::string leap =
       "([0-9]{2}(0[48]|[2468][048]|[13579][26])|(0[48]|[2468][048]|[13579][26])00)";
   const std::string year = "([1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])";
-  return "(" + year + "-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|"
-         "02-(0[1-9]|1[0-9]|2[0-8]))|" + leap + "-02-29)";
+  return "(" + year +
+         "-((0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])|(0[469]|11)-(0[1-9]|[12][0-9]|30)|"
+         "02-(0[1-9]|1[0-9]|2[0-8]))|" +
+         leap + "-02-29)";
 }
 
 // Nanoseconds are the most that readers keep, and weak models write digits without end.
@@ -29,8 +31,8 @@ std::string time() {
          "([zZ]|[+-]([01][0-9]|2[0-3]):[0-5][0-9])";
 }
 
-// hh:mm:60, which is 23:59:60 in UTC. The hours and the minutes that fit each other are two patterns,
-// of which both must hold.
+// hh:mm:60, which is 23:59:60 in UTC. The hours and the minutes that fit each other are two
+// patterns, of which both must hold.
 struct LeapSecond {
   std::string first, second;
 };
@@ -52,7 +54,8 @@ std::vector<LeapSecond> leap_seconds() {
     either(west_minutes, fmt::format("{}-{}:{:02}", before, any, 59 - m));
     if (m < 59) either(east_minutes, fmt::format("{}\\+{}:{:02}", before, any, m + 1));
   }
-  return {{west_hours, west_minutes}, {east_hours, east_minutes},
+  return {{west_hours, west_minutes},
+          {east_hours, east_minutes},
           {whole_hours + "|23:59" + seconds + "[zZ]", ""}};
 }
 
@@ -66,8 +69,8 @@ std::string ipv4() {
   return part + "(\\." + part + "){3}";
 }
 
-// RFC 4291: at most one ::. IPv4 at the end is taken after ::, ::ffff:, ::ffff:0: and up to four groups
-// with ::, which is how it is used.
+// RFC 4291: at most one ::. IPv4 at the end is taken after ::, ::ffff:, ::ffff:0: and up to four
+// groups with ::, which is how it is used.
 std::string ipv6() {
   const std::string h = "[0-9A-Fa-f]{1,4}";
   std::string all = "(" + h + ":){7}" + h;
@@ -96,9 +99,9 @@ struct UriParts {
     const std::string plain = "A-Za-z0-9._~!$&'()*+,;=" + extra + "\\-";
     const std::string escape = "%[0-9A-Fa-f]{2}";
     const std::string pchar = "([" + plain + ":@]|" + escape + ")";
-    const std::string host =
-        "(\\[(" + ipv6() + "|v[0-9A-Fa-f]+\\.[A-Za-z0-9._~!$&'()*+,;=:-]+)\\]|([" + plain + "]|" +
-        escape + ")*)";
+    const std::string host = "(\\[(" + ipv6() +
+                             "|v[0-9A-Fa-f]+\\.[A-Za-z0-9._~!$&'()*+,;=:-]+)\\]|([" + plain + "]|" +
+                             escape + ")*)";
     authority = "(([" + plain + ":]|" + escape + ")*@)?" + host + "(:[0-9]*)?";
     path = "(/" + pchar + "*)*";
     path_rootless = pchar + "+" + path;
@@ -120,7 +123,8 @@ struct UriParts {
   }
 };
 
-constexpr const char* kBeyondAscii = "\\u00a0-\\ud7ff\\uf900-\\ufdcf\\ufdf0-\\uffef\\u{10000}-\\u{dffff}";
+constexpr const char* kBeyondAscii =
+    "\\u00a0-\\ud7ff\\uf900-\\ufdcf\\ufdf0-\\uffef\\u{10000}-\\u{dffff}";
 
 std::string uri_template() {
   const std::string name = "([A-Za-z0-9_]|%[0-9A-Fa-f]{2})(\\.?([A-Za-z0-9_]|%[0-9A-Fa-f]{2}))*";
@@ -147,8 +151,10 @@ std::string regular_expression() {
     }
   }
   const std::string quantifier = "([*+?]|\\{[0-9]{1,2}(,|,[1-9][0-9]{2})?\\})?\\??";
-  const std::string single = "[^\\\\\\[\\](){}*+?|^$]|\\\\[dDwWsStnrfv\\\\.*+?()\\[\\]{}|/^$-]|"
-                             "\\[\\^?((" + class_char + ")" + ranges + ")+\\]";
+  const std::string single =
+      "[^\\\\\\[\\](){}*+?|^$]|\\\\[dDwWsStnrfv\\\\.*+?()\\[\\]{}|/^$-]|"
+      "\\[\\^?((" +
+      class_char + ")" + ranges + ")+\\]";
   const auto level = [&](const std::string& atom) {
     const std::string run = "(\\^|\\$|\\\\b|(" + atom + ")(" + quantifier + "))*";
     return run + "(\\|" + run + ")*";
@@ -165,10 +171,12 @@ std::optional<std::string> network_pattern(std::string_view format) {
   if (format == "ipvanyaddress") return "(" + ipv4() + "|" + ipv6() + ")";
   if (format == "ipv4network") return ipv4_network(ipv4());
   if (format == "ipv6network") return ipv6_network(ipv6());
-  if (format == "ipvanynetwork") return "(" + ipv4_network(ipv4()) + "|" + ipv6_network(ipv6()) + ")";
+  if (format == "ipvanynetwork")
+    return "(" + ipv4_network(ipv4()) + "|" + ipv6_network(ipv6()) + ")";
   if (format == "ipv4interface") return ipv4_interface(ipv4());
   if (format == "ipv6interface") return ipv6_interface(ipv6());
-  if (format == "ipvanyinterface") return "(" + ipv4_interface(ipv4()) + "|" + ipv6_interface(ipv6()) + ")";
+  if (format == "ipvanyinterface")
+    return "(" + ipv4_interface(ipv4()) + "|" + ipv6_interface(ipv6()) + ")";
   return std::nullopt;
 }
 
@@ -179,16 +187,20 @@ std::optional<std::string> format_pattern(std::string_view format) {
   if (format == "date-time") return date() + "[tT]" + time();
   if (format == "duration") return duration();
   if (format == "email") return email("");
-  if (format == "name-email") return "([A-Za-z][A-Za-z .'-]* <" + email("") + ">|" + email("") + ")";
+  if (format == "name-email")
+    return "([A-Za-z][A-Za-z .'-]* <" + email("") + ">|" + email("") + ")";
   if (format == "idn-email") return email("\\u0080-\\uff1f\\uff21-\\u{10ffff}");
   if (format == "hostname") return hostname();
   if (format.starts_with("ipv")) return network_pattern(format);
   if (format == "regex") return regular_expression();
-  if (format == "base64url") return "([A-Za-z0-9_-]{4})*([A-Za-z0-9_-]{2}(==)?|[A-Za-z0-9_-]{3}=?)?";
+  if (format == "base64url")
+    return "([A-Za-z0-9_-]{4})*([A-Za-z0-9_-]{2}(==)?|[A-Za-z0-9_-]{3}=?)?";
   if (format == "uuid") return "[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}";
   if (format.size() == 5 && format.starts_with("uuid") && format[4] >= '1' && format[4] <= '8') {
-    return fmt::format("[0-9A-Fa-f]{{8}}-[0-9A-Fa-f]{{4}}-{}[0-9A-Fa-f]{{3}}-[89abAB][0-9A-Fa-f]{{3}}-"
-                       "[0-9A-Fa-f]{{12}}", format[4]);
+    return fmt::format(
+        "[0-9A-Fa-f]{{8}}-[0-9A-Fa-f]{{4}}-{}[0-9A-Fa-f]{{3}}-[89abAB][0-9A-Fa-f]{{3}}-"
+        "[0-9A-Fa-f]{{12}}",
+        format[4]);
   }
   if (format == "byte" || format == "base64") {
     return "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?";
@@ -199,7 +211,8 @@ std::optional<std::string> format_pattern(std::string_view format) {
   }
   if (format == "uri") return UriParts("").absolute();
   if (format == "multi-host-uri") return UriParts("").several_hosts();
-  if (format == "uri-reference") return "(" + UriParts("").absolute() + "|" + UriParts("").relative() + ")";
+  if (format == "uri-reference")
+    return "(" + UriParts("").absolute() + "|" + UriParts("").relative() + ")";
   if (format == "iri") return UriParts(kBeyondAscii).absolute();
   if (format == "iri-reference") {
     const UriParts parts(kBeyondAscii);
@@ -242,7 +255,8 @@ std::optional<NumberFormat> number_format(std::string_view format) {
 
 bool is_text_format(std::string_view format) { return format_pattern(format).has_value(); }
 
-bool is_local_time(RegexStore& store, std::string_view format, RegexId format_regex, RegexId pattern) {
+bool is_local_time(RegexStore& store, std::string_view format, RegexId format_regex,
+                   RegexId pattern) {
   const bool has_offset = format == "time" || format == "date-time";
   return has_offset && !store.alive(store.all_of({pattern, format_regex}));
 }

@@ -19,7 +19,9 @@ bool is_text_format(std::string_view format);
 // The texts of a format; empty: no such format is known.
 std::optional<RegexId> format_regex(RegexStore& store, std::string_view format, Spelling spelling);
 
-// Of times without an offset, which RFC 3339 does not have, generators write the pattern beside the format; it is what they check.
-bool is_local_time(RegexStore& store, std::string_view format, RegexId format_regex, RegexId pattern);
+// Of times without an offset, which RFC 3339 does not have, generators write the pattern beside the
+// format; it is what they check.
+bool is_local_time(RegexStore& store, std::string_view format, RegexId format_regex,
+                   RegexId pattern);
 
 }  // namespace quire::structured

@@ -53,13 +53,13 @@ void JsonStyle::make_any() {
   value_ = rules_.add_rule();
   object_ = rules_.add_rule();
   const RuleId array = rules_.add_rule();
-  const RegexId words =
-      store.any_of({number_, store.literals({"true", "false", "null"})});
+  const RegexId words = store.any_of({number_, store.literals({"true", "false", "null"})});
   rules_.define(*value_, rules_.choice({rules_.solid(any_string()), rules_.lexeme(words),
                                         rules_.call(array), rules_.call(*object_)}));
   // opening (closing | member (comma member)* closing)
   const auto list = [&](char open_bracket, char close_bracket, ExprId member) {
-    const ExprId more = rules_.repeat(rules_.sequence({rules_.lexeme(comma_), member}), 0, kUnbounded);
+    const ExprId more =
+        rules_.repeat(rules_.sequence({rules_.lexeme(comma_), member}), 0, kUnbounded);
     const ExprId closing = rules_.lexeme(close(close_bracket));
     const ExprId none = rules_.lexeme(store.literal(std::string_view(&close_bracket, 1)));
     return rules_.sequence({rules_.lexeme(open(open_bracket)),

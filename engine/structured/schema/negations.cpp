@@ -24,8 +24,8 @@ Disjunct none_of(const std::vector<json::value>& values, const Schema& schema) {
     } else if (value.is_object() && value.get_object().empty()) {
       disjunct.min_properties = 1;
     } else if (value.is_array() || value.is_object()) {
-      disjunct.undecided.push_back({value.is_array() ? kArray : kObject, schema.pointer,
-                                    schema.values_keyword});
+      disjunct.undecided.push_back(
+          {value.is_array() ? kArray : kObject, schema.pointer, schema.values_keyword});
     }
   }
   return disjunct;

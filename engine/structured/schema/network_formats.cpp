@@ -51,12 +51,8 @@ std::string ipv6_network(const std::string& address) {
   return "(" + all + ")";
 }
 
-std::string ipv4_interface(const std::string& address) {
-  return address + "(/" + kUpTo32 + ")?";
-}
+std::string ipv4_interface(const std::string& address) { return address + "(/" + kUpTo32 + ")?"; }
 
-std::string ipv6_interface(const std::string& address) {
-  return address + "(/" + kUpTo128 + ")?";
-}
+std::string ipv6_interface(const std::string& address) { return address + "(/" + kUpTo128 + ")?"; }
 
 }  // namespace quire::structured

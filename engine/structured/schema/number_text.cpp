@@ -54,7 +54,8 @@ RegexId NumberText::signed_part(RegexId magnitude) {
 }
 
 // What differs at a digit is decided there; `rest` goes on behind an equal one.
-RegexId NumberText::at_digit(char bound, unsigned first, unsigned last, RegexId decided, RegexId rest) {
+RegexId NumberText::at_digit(char bound, unsigned first, unsigned last, RegexId decided,
+                             RegexId rest) {
   const RegexId other = store_.concat(digits(first, last), decided);
   return store_.any_of({other, store_.concat(store_.literal(std::string_view(&bound, 1)), rest)});
 }
@@ -103,7 +104,8 @@ RegexId NumberText::below(const Magnitude& bound, bool exclusive) {
   for (std::uint32_t i = length; i-- > 0;) {
     const RegexId decided = store_.concat(any_digits(length - 1 - i, length - 1 - i), fraction_);
     const unsigned digit = digit_of(bound.whole[i]), first = i == 0 && length > 1 ? 1 : 0;
-    rest = at_digit(bound.whole[i], digit > first ? first : 1, digit > first ? digit - 1 : 0, decided, rest);
+    rest = at_digit(bound.whole[i], digit > first ? first : 1, digit > first ? digit - 1 : 0,
+                    decided, rest);
   }
   if (length == 1) return rest;
   return store_.any_of({rest, store_.concat(digits(0, 0), fraction_),
@@ -121,8 +123,7 @@ RegexId NumberText::at_most(const NumberBound& bound) {
   if (magnitude.negative) return signed_part(above(magnitude, bound.exclusive));
   const bool zero = magnitude.whole == "0" && magnitude.fraction.empty();
   // -0 is 0, so it is not below it.
-  const RegexId negative =
-      zero && bound.exclusive ? above({"0", "", false}, true) : unsigned_;
+  const RegexId negative = zero && bound.exclusive ? above({"0", "", false}, true) : unsigned_;
   return store_.any_of({signed_part(negative), below(magnitude, bound.exclusive)});
 }
 

@@ -17,9 +17,9 @@ class NumberText {
  public:
   explicit NumberText(RegexStore& store);
 
-  RegexId integers() const { return integers_; }  // -?(0|[1-9][0-9]*)
+  RegexId integers() const { return integers_; }                  // -?(0|[1-9][0-9]*)
   RegexId bounded_integers() const { return bounded_integers_; }  // without -0
-  RegexId decimals() const { return decimals_; }  // and a fraction, perhaps
+  RegexId decimals() const { return decimals_; }                  // and a fraction, perhaps
   RegexId at_least(const NumberBound& bound);
   RegexId at_most(const NumberBound& bound);
   RegexId multiple_of(const std::string& divisor, const std::string& pointer);

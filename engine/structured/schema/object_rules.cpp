@@ -1,7 +1,5 @@
 #include "engine/structured/schema/object_rules.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <unordered_set>
 
@@ -28,13 +26,13 @@ ExprId ObjectRules::build() {
     min_ = std::max(min_, schema.min_properties.value_or(0));
     max_ = std::min(max_, schema.max_properties.value_or(kUnbounded));
     for (const auto& [pattern, unused] : schema.pattern_properties) {
-      const std::pair entry(pattern, schema.pointer + "/patternProperties/" + escaped_pointer(pattern));
+      const std::pair entry(pattern,
+                            schema.pointer + "/patternProperties/" + escaped_pointer(pattern));
       if (has(patterns_, entry)) continue;
       patterns_.push_back(entry);
       if (patterns_.size() <= kMostPatterns) continue;
       throw GrammarFailure(GrammarErrorKind::limit,
-                           "\"patternProperties\" is supported for up to 6 patterns",
-                           entry.second);
+                           "\"patternProperties\" is supported for up to 6 patterns", entry.second);
     }
   }
   collect_keys();
@@ -92,8 +90,7 @@ void ObjectRules::collect_keys() {
     values_.meter_.count(16 + static_cast<std::uint32_t>(what_.schemas.size()));
     const bool needed = wanted.contains(name);
     const bool possible = !absent.contains(name) && name_fits(name);
-    const ExprId value =
-        possible ? values_.value(value_of(name)) : values_.rules_.nothing();
+    const ExprId value = possible ? values_.value(value_of(name)) : values_.rules_.nothing();
     const Rules::Expr& expr = values_.rules_.expr(value);
     const bool never = expr.kind == Rules::Kind::lexeme && expr.what == kNothing;
     const bool free = i >= listed && needed && free_.size() < kMostFree;
@@ -108,8 +105,8 @@ bool ObjectRules::name_fits(const std::string& key) {
   });
 }
 
-// Does the schema itself say what the key's value is? `key` null: one that is not listed and matches
-// the patterns of `matched`.
+// Does the schema itself say what the key's value is? `key` null: one that is not listed and
+// matches the patterns of `matched`.
 bool ObjectRules::declares(const Schema& schema, const std::string* key,
                            const std::vector<bool>& matched) {
   if (schema.additional_properties) return true;
@@ -140,6 +137,22 @@ void ObjectRules::add_unevaluated(Conjunction& value, const std::string* key,
   }
 }
 
+// Adds what a schema says of a key that matches the patterns of `matched`, and of which its
+// "properties" say something, or nothing (`is_listed`): its patterns' parts, or where neither says
+// anything its additionalProperties.
+void ObjectRules::add_matched_parts(Conjunction& value, const Schema& schema, bool is_listed,
+                                    const std::vector<bool>& matched) const {
+  for (const auto& [pattern, part] : schema.pattern_properties) {
+    for (std::size_t i = 0; i < patterns_.size(); ++i) {
+      if (patterns_[i].first != pattern || !matched[i]) continue;
+      ValueRules::add(value, {part, false});
+      is_listed = true;
+    }
+  }
+  if (!is_listed && schema.additional_properties)
+    ValueRules::add(value, {*schema.additional_properties, false});
+}
+
 Conjunction ObjectRules::value_of(const std::string& key) {
   Conjunction value;
   std::vector<bool> matched;
@@ -149,7 +162,6 @@ Conjunction ObjectRules::value_of(const std::string& key) {
   const auto found = parts_.find(key);
   const OwnedParts none, &parts = found == parts_.end() ? none : found->second;
   for (const SchemaId id : what_.schemas) {
-    const Schema& schema = values_.document_.at(id);
     values_.meter_.count(static_cast<std::uint32_t>(parts.size()));
     bool listed = false;
     for (const auto& [owner, part] : parts) {
@@ -157,21 +169,39 @@ Conjunction ObjectRules::value_of(const std::string& key) {
       ValueRules::add(value, {part, false});
       listed = true;
     }
-    for (const auto& [pattern, part] : schema.pattern_properties) {
-      for (std::size_t i = 0; i < patterns_.size(); ++i) {
-        if (patterns_[i].first != pattern || !matched[i]) continue;
-        ValueRules::add(value, {part, false});
-        listed = true;
-      }
-    }
-    if (!listed && schema.additional_properties) {
-      ValueRules::add(value, {*schema.additional_properties, false});
-    }
+    add_matched_parts(value, values_.document_.at(id), listed, matched);
   }
   if (const auto said = said_.find(key); said != said_.end())
     for (const Signed& what : said->second) ValueRules::add(value, what);
   add_unevaluated(value, &key, matched);
   return value;
+}
+
+// What the value of a key must be that is not listed and matches the patterns of `matched`.
+Conjunction ObjectRules::free_value(const std::vector<bool>& matched) {
+  Conjunction value;
+  for (const SchemaId id : what_.schemas)
+    add_matched_parts(value, values_.document_.at(id), false, matched);
+  add_unevaluated(value, nullptr, matched);
+  return value;
+}
+
+// The names that a schema of "propertyNames" allows.
+RegexId ObjectRules::allowed_names(SchemaId rule) {
+  std::vector<RegexId> allowed;
+  for (const Disjunct& one : values_.disjuncts_.of({{rule, false}})) {
+    if ((one.types & kString) == 0) continue;
+    values_.refuse_undecided(one, kString);
+    const bool lists_values = std::ranges::any_of(
+        one.schemas, [&](SchemaId part) { return values_.document_.at(part).values.has_value(); });
+    if (!lists_values) {
+      allowed.push_back(values_.string_content(one));
+      continue;
+    }
+    for (const json::value& value : values_.fitting_values(one))
+      if (value.is_string()) allowed.push_back(json_spellings(values_.store_, value.get_string()));
+  }
+  return values_.store_.any_of(std::move(allowed));
 }
 
 // Keys that are not listed, by the set of patterns that they match.
@@ -181,38 +211,17 @@ void ObjectRules::collect_others() {
   for (const std::string& name : names_) {
     every.push_back(json_spellings(store, name));
   }
-  const bool free_keys = patterns_.empty() && every.empty();
+  bool any_name = patterns_.empty() && every.empty();
   RegexId names = store.complement(store.any_of(std::move(every)));
-  bool named = false;
   for (const SchemaId id : what_.schemas) {
     const auto& rule = values_.document_.at(id).property_names;
     if (!rule) continue;
-    std::vector<RegexId> allowed;
-    for (const Disjunct& one : values_.disjuncts_.of({{*rule, false}})) {
-      if ((one.types & kString) == 0) continue;
-      Disjunct copy = one;
-      values_.refuse_undecided(one, kString);
-      bool listed = false;
-      for (const SchemaId part : one.schemas) listed |= values_.document_.at(part).values.has_value();
-      if (listed) {
-        for (const json::value& value : values_.fitting_values(one)) {
-          if (value.is_string()) allowed.push_back(json_spellings(store, value.get_string()));
-        }
-      } else {
-        allowed.push_back(values_.string_content(one));
-      }
-    }
-    names = store.all_of({names, store.any_of(std::move(allowed))});
-    named = true;
+    names = store.all_of({names, allowed_names(*rule)});
+    any_name = false;
   }
-  if (free_keys && !named) {
+  if (any_name) {
     if (closed()) return;
-    Conjunction value;
-    for (const SchemaId id : what_.schemas) {
-      const auto& rest = values_.document_.at(id).additional_properties;
-      if (rest) ValueRules::add(value, {*rest, false});
-    }
-    add_unevaluated(value, nullptr, {});
+    Conjunction value = free_value({});
     others_.push_back({store.concat(values_.style_.any_string(), values_.style_.colon()),
                        values_.value(std::move(value))});
     return;
@@ -229,97 +238,10 @@ void ObjectRules::collect_others() {
     if (set == 0 && closed()) continue;
     const RegexId content = store.all_of(std::move(parts));
     if (!store.alive(content)) continue;
-    Conjunction value;
-    for (const SchemaId id : what_.schemas) {
-      const Schema& schema = values_.document_.at(id);
-      bool listed = false;
-      for (const auto& [pattern, part] : schema.pattern_properties) {
-        for (std::size_t i = 0; i < patterns_.size(); ++i) {
-          if (patterns_[i].first != pattern || !matched[i]) continue;
-          ValueRules::add(value, {part, false});
-          listed = true;
-        }
-      }
-      if (!listed && schema.additional_properties) {
-        ValueRules::add(value, {*schema.additional_properties, false});
-      }
-    }
-    add_unevaluated(value, nullptr, matched);
+    Conjunction value = free_value(matched);
     others_.push_back({store.concat(values_.style_.quoted(content), values_.style_.colon()),
                        values_.value(std::move(value))});
   }
-}
-
-// Places, for a position and c members written: `fresh`, nothing written yet; `behind`, a member written;
-// `wanted`, a comma written, so that a member must come. Positions are the listed keys behind us, and
-// once these are done the set of free keys that are written.
-ExprId ObjectRules::graph() {
-  Rules& rules = values_.rules_;
-  auto needed = static_cast<std::uint32_t>(free_.size());
-  for (const Key& key : keys_) needed += key.required ? 1 : 0;
-  const auto listed = static_cast<std::uint32_t>(keys_.size());
-  const std::uint32_t sets = std::uint32_t{1} << free_.size();
-  const bool may_exceed = max_ < listed + free_.size() || !others_.empty();
-  const std::uint32_t most = max_ != kUnbounded && may_exceed ? max_ : kUnbounded;
-  const std::uint32_t least = min_ > needed ? min_ : 0;
-  // Counts above `cap` are all alike.
-  const std::uint32_t cap = most != kUnbounded ? most : least;
-  const std::uint64_t places = (std::uint64_t{listed} + sets) * (std::uint64_t{cap} + 1) * 3 + 2;
-  if (places > values_.limits_.grammar_states) {
-    throw GrammarFailure(GrammarErrorKind::limit,
-                         fmt::format("members are counted (minProperties, maxProperties) up to about {} here, not {}",
-                                     values_.limits_.grammar_states / 3 / (listed + sets), cap),
-                         values_.document_.at(what_.schemas.empty() ? 0 : what_.schemas[0]).pointer);
-  }
-  enum Role : std::uint32_t { fresh, behind, wanted };
-  const auto place = [&](Role role, std::uint32_t i, std::uint32_t c) {
-    return 2 + (i * (cap + 1) + c) * 3 + role;
-  };
-  std::vector<Rules::Arc> arcs{{0, place(fresh, 0, 0), rules.lexeme(values_.style_.open('{'))}};
-  const ExprId comma = rules.lexeme(values_.style_.comma());
-  const ExprId closing = rules.lexeme(values_.style_.close('}'));
-  const ExprId bare = rules.lexeme(values_.store_.literal("}"));
-  const auto member = [&](const Key& key) {
-    return rules.sequence({rules.lexeme(values_.style_.key(key.name)), key.value});
-  };
-  std::vector<ExprId> members, free_members, other_members;
-  for (const Key& key : keys_) members.push_back(member(key));
-  for (const Key& key : free_) free_members.push_back(member(key));
-  for (const Others& other : others_) {
-    other_members.push_back(rules.sequence({rules.solid(other.key), other.value}));
-  }
-  const ExprId other = rules.choice(other_members);
-  std::vector<bool> can_end(listed + sets, false);  // nothing that is required is missing
-  can_end[listed + sets - 1] = true;
-  if (free_.empty()) {
-    for (std::uint32_t i = listed; i-- > 0;) can_end[i] = can_end[i + 1] && !keys_[i].required;
-  }
-  for (std::uint32_t i = 0; i < listed + sets; ++i) {
-    for (std::uint32_t c = 0; c <= cap; ++c) {
-      const std::uint32_t more = std::min(c + 1, cap);
-      const bool full = most != kUnbounded && c >= most;
-      for (const Role role : {fresh, wanted}) {
-        const std::uint32_t here = place(role, i, c);
-        if (i < listed) {
-          if (!full) arcs.push_back({here, place(behind, i + 1, more), members[i]});
-          if (!keys_[i].required) arcs.push_back({here, place(role, i + 1, c), rules.empty()});
-          continue;
-        }
-        if (full) continue;
-        if (!others_.empty()) arcs.push_back({here, place(behind, i, more), other});
-        for (std::uint32_t k = 0; k < free_.size(); ++k) {
-          const std::uint32_t bit = std::uint32_t{1} << k;
-          if ((i - listed) & bit) continue;
-          arcs.push_back({here, place(behind, listed + ((i - listed) | bit), more), free_members[k]});
-        }
-      }
-      if (!full) arcs.push_back({place(behind, i, c), place(wanted, i, c), comma});
-      if (c < least || !can_end[i]) continue;
-      arcs.push_back({place(behind, i, c), 1, closing});
-      if (i >= listed && c == 0) arcs.push_back({place(fresh, i, c), 1, bare});
-    }
-  }
-  return rules.graph(static_cast<std::uint32_t>(places), std::move(arcs));
 }
 
 }  // namespace quire::structured

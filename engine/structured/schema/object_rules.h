@@ -26,18 +26,31 @@ class ObjectRules {
     ExprId value;
   };
 
+  struct Place;
+  struct Graph;
+  struct Members;
+
   void collect_keys();
   void collect_others();
+  RegexId allowed_names(SchemaId rule);
   Conjunction value_of(const std::string& key);
-  void add_unevaluated(Conjunction& value, const std::string* key, const std::vector<bool>& matched);
+  Conjunction free_value(const std::vector<bool>& matched);
+  void add_matched_parts(Conjunction& value, const Schema& schema, bool is_listed,
+                         const std::vector<bool>& matched) const;
+  void add_unevaluated(Conjunction& value, const std::string* key,
+                       const std::vector<bool>& matched);
   bool declares(const Schema& schema, const std::string* key, const std::vector<bool>& matched);
   bool name_fits(const std::string& key);
+  Graph empty_graph() const;
+  Members make_members();
+  std::vector<bool> may_end(const Graph& graph) const;
+  void add_members(Graph& graph, Place here, const Members& members) const;
   ExprId graph();
   bool closed() const;
 
   ValueRules& values_;
   const Disjunct& what_;
-  std::vector<std::string> names_;  // all that are listed, in order
+  std::vector<std::string> names_;                                // all that are listed, in order
   using OwnedParts = std::vector<std::pair<SchemaId, SchemaId>>;  // whose keyword, and what it says
   std::unordered_map<std::string, OwnedParts> parts_;             // of "properties", by key
   std::unordered_map<std::string, std::vector<Signed>> said_;     // of what_.values, by key

@@ -16,9 +16,8 @@ constexpr int kMaxDepth = 400;
 
 // What the standard calls annotations, and names of places.
 constexpr std::string_view kIgnored[] = {
-    "title",    "description", "default",  "examples",    "example",    "deprecated", "readOnly",
-    "writeOnly", "$comment",   "$schema",  "$id",         "id",         "$anchor",    "$defs",
-    "definitions", "$vocabulary",
+    "title", "description", "default", "examples", "example", "deprecated", "readOnly", "writeOnly",
+    "$comment", "$schema", "$id", "id", "$anchor", "$defs", "definitions", "$vocabulary",
     // What a text holds is not asserted by default (validation, section 8).
     "contentMediaType", "contentSchema",
     // OpenAPI's. What "discriminator" says the alternatives of oneOf say, too.
@@ -43,7 +42,8 @@ std::string percent_decoded(std::string_view text, const std::string& pointer) {
     }
     unsigned byte = 0;
     const auto digits = text.substr(i + 1, 2);
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), byte, 16);
+    const auto [end, error] =
+        std::from_chars(digits.data(), digits.data() + digits.size(), byte, 16);
     if (error != std::errc() || digits.size() != 2 || end != digits.data() + 2) {
       schema_syntax(pointer, "$ref has a bad percent escape");
     }
@@ -99,7 +99,8 @@ SchemaId SchemaDocument::read(const json::value& value, const std::string& point
       read_keyword(schema, key, keyword, value.get_object(), depth + 1);
     }
     if (schema.format) read_format(schema);
-    if (const auto* nullable = value.get_object().if_contains("nullable"); nullable && *nullable == true) {
+    if (const auto* nullable = value.get_object().if_contains("nullable");
+        nullable && *nullable == true) {
       schema = or_null(std::move(schema));
     }
   } else {
@@ -178,7 +179,8 @@ std::vector<SchemaId> SchemaDocument::children(const Schema& schema, std::string
   if (!value.is_array()) schema_syntax(schema.pointer, key, "must be a list of schemas");
   std::vector<SchemaId> ids;
   for (std::size_t i = 0; i < value.get_array().size(); ++i) {
-    ids.push_back(read(value.get_array()[i], fmt::format("{}/{}/{}", schema.pointer, key, i), depth));
+    ids.push_back(
+        read(value.get_array()[i], fmt::format("{}/{}/{}", schema.pointer, key, i), depth));
   }
   return ids;
 }
@@ -229,7 +231,8 @@ bool SchemaDocument::read_applicator(Schema& schema, std::string_view key, const
   } else if (key == "patternProperties") {
     schema.pattern_properties = members(schema, key, value, depth);
     for (const auto& [pattern, unused] : schema.pattern_properties) {
-      if (pattern.find("\\p") == std::string::npos && pattern.find("\\P") == std::string::npos) continue;
+      if (pattern.find("\\p") == std::string::npos && pattern.find("\\P") == std::string::npos)
+        continue;
       schema_unsupported(schema.pointer + "/patternProperties", pattern,
                          "has a Unicode property, which is supported in patterns of values only");
     }
@@ -250,8 +253,8 @@ bool SchemaDocument::read_applicator(Schema& schema, std::string_view key, const
   return true;
 }
 
-void SchemaDocument::read_items(Schema& schema, const json::value& value, const json::object& object,
-                                int depth) {
+void SchemaDocument::read_items(Schema& schema, const json::value& value,
+                                const json::object& object, int depth) {
   if (!value.is_array()) {
     schema.items = child(schema, "items", value, depth);
     return;

@@ -1,6 +1,6 @@
 #pragma once
-// A JSON Schema read into fields, subschemas by number. Every keyword is known, refused by name, or an
-// annotation; nothing is passed over in silence.
+// A JSON Schema read into fields, subschemas by number. Every keyword is known, refused by name, or
+// an annotation; nothing is passed over in silence.
 
 #include <boost/json.hpp>
 #include <cstdint>
@@ -22,8 +22,8 @@ using SchemaId = std::uint32_t;
 enum Type : std::uint8_t {
   kNull = 1,
   kBoolean = 2,
-  kInteger = 4,    // numbers that are whole
-  kFraction = 8,   // numbers that are not
+  kInteger = 4,   // numbers that are whole
+  kFraction = 8,  // numbers that are not
   kString = 16,
   kArray = 32,
   kObject = 64,
@@ -32,7 +32,7 @@ enum Type : std::uint8_t {
 };
 
 struct Schema {
-  std::string pointer;  // where it stands
+  std::string pointer;       // where it stands
   bool nothing = false;      // the schema `false`
   bool constrained = false;  // has a keyword that is not an annotation
   int keywords = 0;          // of those

@@ -17,7 +17,8 @@ namespace {
 // A key of the client's in a sentence: short, and without what would end or garble it.
 std::string shown(std::string_view key) {
   std::string text(key.substr(0, 100));
-  std::ranges::replace_if(text, [](unsigned char c) { return c < ' ' || c == 127; }, '?');
+  std::ranges::replace_if(
+      text, [](unsigned char c) { return c < ' ' || c == 127; }, '?');
   return text;
 }
 
@@ -54,7 +55,8 @@ std::vector<std::string> strings_of(const std::string& pointer, std::string_view
 
 namespace {
 
-constexpr std::string_view kLost = "has a number that neither 64 bits nor a double hold to its last digit";
+constexpr std::string_view kLost =
+    "has a number that neither 64 bits nor a double hold to its last digit";
 
 }  // namespace
 
@@ -166,7 +168,8 @@ bool SchemaDocument::read_validation(Schema& schema, std::string_view key, const
     schema.values_keyword = key;
     if (has_lost_number(value)) schema_unsupported(at, key, kLost);
     if (const auto* only = object.if_contains("const")) {
-      std::erase_if(*schema.values, [&](const json::value& item) { return !same_value(item, *only); });
+      std::erase_if(*schema.values,
+                    [&](const json::value& item) { return !same_value(item, *only); });
     }
   } else if (key == "const") {
     if (has_lost_number(value)) schema_unsupported(at, key, kLost);

@@ -20,7 +20,8 @@ std::string string_of(const std::string& pointer, std::string_view key,
 std::vector<std::string> strings_of(const std::string& pointer, std::string_view key,
                                     const boost::json::value& value);
 // As a decimal without exponent. What was too long to be held is refused.
-std::string number_of(const std::string& pointer, std::string_view key, const boost::json::value& value);
+std::string number_of(const std::string& pointer, std::string_view key,
+                      const boost::json::value& value);
 std::uint32_t count_of(const std::string& pointer, std::string_view key,
                        const boost::json::value& value);
 bool bool_of(const std::string& pointer, std::string_view key, const boost::json::value& value);

@@ -10,8 +10,7 @@
 namespace quire::structured {
 namespace {
 
-constexpr const char* kBase64 =
-    "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?";
+constexpr const char* kBase64 = "([A-Za-z0-9+/]{4})*([A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?";
 
 }  // namespace
 

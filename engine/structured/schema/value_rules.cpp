@@ -98,9 +98,8 @@ std::vector<json::value> ValueRules::fitting_values(const Disjunct& what) {
 }
 
 ExprId ValueRules::disjunct(const Disjunct& what) {
-  const bool listed = std::any_of(what.schemas.begin(), what.schemas.end(), [&](SchemaId id) {
-    return document_.at(id).values.has_value();
-  });
+  const bool listed = std::any_of(what.schemas.begin(), what.schemas.end(),
+                                  [&](SchemaId id) { return document_.at(id).values.has_value(); });
   std::vector<ExprId> parts;
   if (listed) {
     std::vector<std::string> strings;
@@ -157,8 +156,8 @@ ExprId ValueRules::literal(const json::value& value) {
   }
   if (value.is_object()) {
     for (const auto& [key, item] : value.get_object()) {
-      members.push_back(rules_.sequence(
-          {rules_.lexeme(style_.key(std::string_view(key))), literal(item)}));
+      members.push_back(
+          rules_.sequence({rules_.lexeme(style_.key(std::string_view(key))), literal(item)}));
     }
     return list('{', '}', std::move(members));
   }
@@ -191,8 +190,7 @@ RegexId ValueRules::number(const Disjunct& what, bool whole) {
     } else if (keyword == "maximum") {
       parts.push_back(numbers_.at_least({*schema.maximum, !schema.exclusive_maximum}));
     } else if (keyword == "multipleOf") {
-      parts.push_back(
-          store_.complement(numbers_.multiple_of(*schema.multiple_of, schema.pointer)));
+      parts.push_back(store_.complement(numbers_.multiple_of(*schema.multiple_of, schema.pointer)));
     }
   }
   for (const json::value& value : what.not_values) {
@@ -201,8 +199,8 @@ RegexId ValueRules::number(const Disjunct& what, bool whole) {
     }
   }
   if ((what.types & kInteger) == 0) {
-    const RegexId zeros = parse_pattern(store_, "-?[0-9]+(\\.0*)?", PatternUse::whole,
-                                        Spelling::plain);
+    const RegexId zeros =
+        parse_pattern(store_, "-?[0-9]+(\\.0*)?", PatternUse::whole, Spelling::plain);
     parts.push_back(store_.complement(zeros));
   }
   if (parts.empty()) return whole ? numbers_.integers() : style_.any_number();

@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "engine/core/fingerprint.h"
 #include "model/draft_config.h"
-#include "tests/engine/core/stepped_engine.h"
+#include "tests/engine/core/answers.h"
 
 namespace quire::test {
 namespace {
@@ -75,52 +75,31 @@ std::vector<AddRequest> requests() {
   return requests;
 }
 
-std::map<RequestId, RequestOutput> answers_of(SteppedEngine& engine) {
-  for (const AddRequest& request : requests()) engine.add(request);
-  engine.run();
-  CHECK(engine.core.stats().num_free_blocks == engine.core.stats().num_blocks);
-  return engine.outputs;
-}
-
-void check_equal(const std::map<RequestId, RequestOutput>& expected,
-                 const std::map<RequestId, RequestOutput>& got) {
-  REQUIRE(expected.size() == got.size());
-  for (const auto& [id, output] : expected) {
-    INFO("request " << id.value);
-    const RequestOutput& other = got.at(id);
-    REQUIRE(output.token_ids == other.token_ids);
-    CHECK(output.finish_reason == other.finish_reason);
-    REQUIRE(output.logprobs.size() == other.logprobs.size());
-    for (std::size_t i = 0; i < output.logprobs.size(); ++i)
-      CHECK(output.logprobs[i].chosen.logprob == other.logprobs[i].chosen.logprob);
-  }
-}
-
 TEST_CASE("with a draft model the answers are those without", "[engine][core][drafts]") {
   for (const Pair& pair : kPairs) {
     INFO(pair.name);
     EngineConfig config = config_of(pair);
     SteppedEngine plain(config);
-    const auto expected = answers_of(plain);
+    const auto expected = answers_of(plain, requests());
     for (const bool adaptive : {false, true}) {
       INFO("as many as pay: " << adaptive);
       EngineConfig own = with_drafts(config, pair, 3);
       own.speculative.adaptive = adaptive;
       SteppedEngine roomy(own);
-      if (adaptive) check_equal(expected, answers_of(roomy));
+      if (adaptive) check_equal(expected, answers_of(roomy, requests()));
       // A request at its longest, and the null block: the others are preempted, and hit what is
       // left.
       own.cache.num_gpu_blocks_override =
           static_cast<int>(roomy.core.plan().kv.workers.front().needed_blocks) + 1;
       SteppedEngine tiny(own);
-      check_equal(expected, answers_of(tiny));
+      check_equal(expected, answers_of(tiny, requests()));
       if (!adaptive) CHECK(tiny.core.stats().drafts > 0);  // where they pay
       if (!pair.has_states) CHECK(tiny.core.stats().preemptions > 0);
     }
     for (const int num_drafts : {1, 3, 6}) {
       INFO(num_drafts << " drafts");
       SteppedEngine engine(with_drafts(config, pair, num_drafts));
-      check_equal(expected, answers_of(engine));
+      check_equal(expected, answers_of(engine, requests()));
       const EngineStats stats = engine.core.stats();
       CHECK(stats.drafts > 0);
       CHECK(stats.draft_positions.front().accepted > 0);
@@ -263,7 +242,7 @@ TEST_CASE("an EAGLE head's own vocabulary head is used", "[engine][core][drafts]
   const Pair eagle = kPairs[0];
   const auto num_held = [&](const EngineConfig& config) {
     SteppedEngine engine(config);
-    answers_of(engine);
+    answers_of(engine, requests());
     std::int64_t sum = 0;
     for (const auto& place : engine.core.stats().draft_positions) sum += place.accepted;
     return sum;

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <random>
 
-#include "tests/engine/core/stepped_engine.h"
+#include "tests/engine/core/answers.h"
 #include "tests/support/fake_constraint.h"
 
 namespace quire::test {
@@ -86,31 +86,6 @@ std::vector<AddRequest> requests() {
   return requests;
 }
 
-std::map<RequestId, RequestOutput> answers_of(SteppedEngine& engine) {
-  for (const AddRequest& request : requests()) engine.add(request);
-  engine.run();
-  CHECK(engine.core.stats().num_free_blocks == engine.core.stats().num_blocks);
-  return engine.outputs;
-}
-
-void check_equal(const std::map<RequestId, RequestOutput>& expected,
-                 const std::map<RequestId, RequestOutput>& got) {
-  REQUIRE(expected.size() == got.size());
-  for (const auto& [id, output] : expected) {
-    INFO("request " << id.value);
-    const RequestOutput& other = got.at(id);
-    REQUIRE(output.token_ids == other.token_ids);
-    CHECK(output.finish_reason == other.finish_reason);
-    CHECK(output.stop_token == other.stop_token);
-    REQUIRE(output.logprobs.size() == other.logprobs.size());
-    for (std::size_t i = 0; i < output.logprobs.size(); ++i) {
-      CHECK(output.logprobs[i].chosen.token == other.logprobs[i].chosen.token);
-      CHECK(output.logprobs[i].chosen.logprob == other.logprobs[i].chosen.logprob);
-      CHECK(output.logprobs[i].rank == other.logprobs[i].rank);
-    }
-  }
-}
-
 std::int64_t num_accepted(const EngineStats& stats) {
   std::int64_t accepted = 0;
   for (const DraftPosition& position : stats.draft_positions) accepted += position.accepted;
@@ -124,7 +99,7 @@ TEST_CASE("with drafts the answers are those without", "[engine][core][drafts]")
   INFO(model);
   EngineConfig config = config_of(model);
   SteppedEngine plain(config);
-  const auto expected = answers_of(plain);
+  const auto expected = answers_of(plain, requests());
   CHECK(plain.core.stats().draft_positions.empty());
   std::map<RequestId, Tokens> answers;
   for (const auto& [id, output] : expected) answers[id] = output.token_ids;
@@ -133,7 +108,7 @@ TEST_CASE("with drafts the answers are those without", "[engine][core][drafts]")
   INFO("adaptive: " << adaptive);
   SECTION("prompt lookup") {
     SteppedEngine engine(with_drafts(config, adaptive));
-    check_equal(expected, answers_of(engine));
+    check_equal(expected, answers_of(engine, requests()));
     const EngineStats stats = engine.core.stats();
     CHECK(stats.drafts > 0);
     CHECK(stats.draft_tokens >= stats.drafts);
@@ -148,7 +123,7 @@ TEST_CASE("with drafts the answers are those without", "[engine][core][drafts]")
     for (unsigned seed = 1; seed <= 3; ++seed) {
       SteppedEngine engine(with_drafts(config, adaptive));
       engine.core.use_drafter(std::make_unique<Adversary>(answers, seed));
-      check_equal(expected, answers_of(engine));
+      check_equal(expected, answers_of(engine, requests()));
       const EngineStats stats = engine.core.stats();
       CHECK(stats.drafts > 0);
       if (!adaptive) CHECK(num_accepted(stats) > 20);
@@ -220,7 +195,7 @@ TEST_CASE("drafts that a constraint refuses change nothing", "[engine][core][dra
 TEST_CASE("no drafts while more requests run than they are for", "[engine][core][drafts]") {
   const EngineConfig config = config_of("models/quire-tiny");
   SteppedEngine plain(config);
-  const auto expected = answers_of(plain);
+  const auto expected = answers_of(plain, requests());
   std::map<RequestId, Tokens> answers;
   for (const auto& [id, output] : expected) answers[id] = output.token_ids;
   const auto drafts_with = [&](int limit) {
@@ -280,7 +255,7 @@ TEST_CASE("recurrent states go on from the last draft that held", "[engine][core
   config.cache.enable_prefix_caching = mode != StateCacheMode::none;
   if (config.cache.enable_prefix_caching) config.cache.mamba_cache_mode = mode;
   SteppedEngine plain(config);
-  const auto expected = answers_of(plain);
+  const auto expected = answers_of(plain, requests());
   std::map<RequestId, Tokens> answers;
   for (const auto& [id, output] : expected) answers[id] = output.token_ids;
   const SteppedEngine roomy(with_drafts(config));
@@ -293,7 +268,7 @@ TEST_CASE("recurrent states go on from the last draft that held", "[engine][core
     drafting.cache.num_gpu_blocks_override = least + more_blocks;
     SteppedEngine engine(drafting);
     engine.core.use_drafter(std::make_unique<Adversary>(answers, 5));
-    check_equal(expected, answers_of(engine));
+    check_equal(expected, answers_of(engine, requests()));
     CHECK(engine.core.stats().drafts > 0);
     if (!adaptive) CHECK(num_accepted(engine.core.stats()) > 20);
     num_preemptions += engine.core.stats().preemptions;

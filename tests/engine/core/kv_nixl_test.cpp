@@ -5,26 +5,13 @@
 #include <cstdlib>
 #include <random>
 
-#include "tests/engine/core/kv_pair.h"
+#include "tests/engine/core/kv_lengths.h"
 #include "tests/support/golden_folders.h"
 
 namespace quire::test {
 namespace {
 
 using Tokens = std::vector<TokenId>;
-
-Tokens random_prompt(unsigned seed, int length) {
-  std::mt19937 random(seed);
-  Tokens tokens(static_cast<std::size_t>(length));
-  for (TokenId& token : tokens) token = static_cast<TokenId>(3 + random() % 380);
-  return tokens;
-}
-
-AddRequest request_of(Tokens prompt) {
-  AddRequest request = greedy_request(std::move(prompt), 24);
-  request.sampling.ignore_eos = true;
-  return request;
-}
 
 EngineConfig over_nixl(EngineConfig config) {
   config.kv_transfer.plane = KvPlane::nixl;
@@ -41,27 +28,6 @@ bool is_carried(const EngineConfig& config) {
     CHECK(failure.error().field == "KvTransferConfig::plane");
     return false;
   }
-}
-
-void check_lengths(KvPair& pair, const EngineConfig& alone_config) {
-  SteppedEngine alone(alone_config);
-  int num_fetched = 0;
-  for (const int length : {1, 2, 15, 16, 17, 33, 64, 97, 130, 200}) {
-    const AddRequest request = request_of(random_prompt(static_cast<unsigned>(length), length));
-    const Tokens expected = alone.finish(request).token_ids;
-    const std::string params = pair.prefill_params(request.prompt);
-    num_fetched += params.empty() ? 0 : 1;
-    INFO("prompt of " << length << " tokens: " << params);
-    CHECK(pair.decode(request, params).token_ids == expected);
-  }
-  CHECK(num_fetched == 9);
-  CHECK(pair.losses() == 0);
-  CHECK(pair.received().received == num_fetched);
-  for (int i = 0; i < 2000 && pair.sent().kept_bytes > 0; ++i)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  CHECK(pair.sent().kept_bytes == 0);
-  CHECK(pair.sent().sent == num_fetched);
-  CHECK(pair.received().arriving_bytes == 0);
 }
 
 bool has_library() {

@@ -128,6 +128,17 @@ TEST_CASE("an ask has a bounded number of blocks, and each transfer once", "[moo
   CHECK_FALSE(parse_ask(encode_ask(ask)).has_value());
 }
 
+TEST_CASE("an ask registers at most 4096 regions, and the error names the list", "[mooncake]") {
+  MooncakeAsk ask = made_ask();
+  ask.regions.resize(4096, ask.regions[0]);
+  CHECK(parse_ask(encode_ask(ask)).has_value());
+  ask.regions.push_back(ask.regions[0]);
+  const auto refused = parse_ask(encode_ask(ask));
+  REQUIRE_FALSE(refused.has_value());
+  CHECK_THAT(refused.error().detail,
+             Catch::Contains("kv_caches_base_addr must be a list of at most 4096 items"));
+}
+
 TEST_CASE("lists of regions that differ in length are refused by name", "[mooncake]") {
   std::string bytes = encode_ask(made_ask());
   const auto at = bytes.find("block_lens");

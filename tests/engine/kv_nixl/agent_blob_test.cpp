@@ -5,6 +5,7 @@
 #include <random>
 
 #include "tests/engine/kv_nixl/made_blob.h"
+#include "tests/support/mutate.h"
 
 namespace quire::test {
 
@@ -46,8 +47,7 @@ TEST_CASE("mutated metadata of an agent is refused or sane", "[nixl]") {
   int accepted = 0;
   for (int i = 0; i < 100'000; ++i) {
     std::string text = whole;
-    for (unsigned n = 1 + random() % 3; n > 0; --n)
-      text[random() % text.size()] = static_cast<char>(random());
+    overwrite_bytes(text, 3, random);
     const auto blob = parse_agent_blob(text);
     if (!blob) continue;
     ++accepted;

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "engine/kv_events/msgpack.h"
+#include "tests/support/mutate.h"
 
 namespace quire::test {
 namespace {
@@ -103,8 +104,7 @@ TEST_CASE("mutated handshakes are read or refused", "[nixl]") {
   std::mt19937 random(3);
   for (int i = 0; i < 50'000; ++i) {
     std::string text = whole;
-    for (unsigned n = 1 + random() % 4; n > 0; --n)
-      text[random() % text.size()] = static_cast<char>(random());
+    overwrite_bytes(text, 4, random);
     const auto read = parse_metadata(text, profile);
     if (read) REQUIRE(read->block_lens.size() == read->base_addresses.size());
     parse_handshake(text);

@@ -8,6 +8,7 @@
 #include "engine/kv_events/msgpack.h"
 #include "engine/kv_nixl/handshake.h"
 #include "engine/kv_nixl/profile.h"
+#include "tests/support/mutate.h"
 
 namespace quire::test {
 namespace {
@@ -92,8 +93,7 @@ TEST_CASE("no damage to a registration leads out of it", "[nixl][fuzz]") {
   std::mt19937 random(4);
   for (int i = 0; i < 20'000; ++i) {
     std::string bytes = whole;
-    for (unsigned left = 1 + random() % 4; left > 0; --left)
-      bytes[9 + random() % (bytes.size() - 9)] = static_cast<char>(random());
+    overwrite_bytes(bytes, 4, random, 9);
     if (random() % 3 == 0) bytes.resize(9 + random() % (bytes.size() - 9));
     if (const auto read = parse_push_registration(bytes)) {
       CHECK(read->decode_ranks <= 1024);
@@ -153,8 +153,7 @@ TEST_CASE("questions about registrations and their answers are read as they were
   std::mt19937 random(7);
   for (int i = 0; i < 20'000; ++i) {
     std::string damaged = i % 2 == 0 ? question : answer;
-    for (unsigned n = 1 + random() % 3; n > 0; --n)
-      damaged[random() % damaged.size()] = static_cast<char>(random());
+    overwrite_bytes(damaged, 3, random);
     if (i % 3 == 0) damaged.resize(random() % damaged.size());
     parse_push_question(damaged);
     parse_push_states(damaged);

@@ -4,8 +4,9 @@
 #include <cstring>
 #include <random>
 
-#include "engine/kv_transfer/content/frames.h"
 #include "engine/kv_transfer/plane/data_plane.h"
+#include "engine/kv_transfer/content/frames.h"
+#include "tests/support/mutate.h"
 
 namespace quire::test {
 namespace {
@@ -111,9 +112,7 @@ TEST_CASE("no bytes lead a message's reader out of them", "[kv_transfer][fuzz]")
   const std::string good = some_welcome();
   for (int round = 0; round < 20'000; ++round) {
     std::string bad = good.substr(0, random() % (good.size() + 1));
-    const int changes = 1 + static_cast<int>(random() % 4);
-    for (int i = 0; i < changes && !bad.empty(); ++i)
-      bad[random() % bad.size()] = static_cast<char>(random());
+    overwrite_bytes(bad, 4, random);
     read_as_any(bad);
     std::string noise(random() % 64, '\0');
     for (char& c : noise) c = static_cast<char>(random());

@@ -84,7 +84,7 @@ TEST_CASE("a fetch for which there are no descriptors is lost, and the next is n
   check_fetches(ends);
 }
 
-TEST_CASE("whoever waits for his turn to write sleeps", "[mooncake]") {
+TEST_CASE("whoever waits for its turn to write sleeps", "[mooncake]") {
   asio::io_context context(1);
   std::array<int, 2> pair{};
   REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM, 0, pair.data()) == 0);
@@ -101,7 +101,7 @@ TEST_CASE("whoever waits for his turn to write sleeps", "[mooncake]") {
   const auto before = num_waits();
   context.run_for(300ms);
   CHECK(num_waits() - before < 50);
-  std::string all(3 * ((1 << 20) + 9), '\0');  // and then each has his
+  std::string all(3 * ((1 << 20) + 9), '\0');  // and then each has its own
   std::size_t have = 0;
   for (; have < all.size(); context.run_for(1ms)) {
     const ssize_t got = ::recv(deaf.get(), all.data() + have, all.size() - have, MSG_DONTWAIT);

@@ -10,7 +10,7 @@
 
 namespace quire {
 
-inline std::string words_of(const std::exception& failure) {
+inline std::string message_of(const std::exception& failure) {
   constexpr const char* kLimits = "the limits of this process (ulimit -v, ulimit -u, its cgroup)";
   if (dynamic_cast<const std::bad_alloc*>(&failure) != nullptr)
     return std::string("there is no memory left; see ") + kLimits;
