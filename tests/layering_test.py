@@ -173,7 +173,7 @@ for block in re.findall(r"```\n(.*?)```", part, re.S):
     for line in re.sub(r"\n {2,}", " ", block).splitlines():
         names, _, folders = (field.strip() for field in line.partition(":"))
         page |= {name: folders.replace("—", "") for name in names.split(", ")}
-for name, allowed in (ALLOWED | ENGINE).items():
+for name, allowed in (ALLOWED | ENGINE | KV_TRANSFER | APP).items():
     if name != "app" and page.get(name) != allowed:
         errors.append(f"docs/architecture.md, part 7: {name} sees {page.get(name)}, here {allowed!r}")
 for path in sorted((root / "base").glob("*.h")):
