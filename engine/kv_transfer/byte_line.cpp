@@ -153,12 +153,23 @@ asio::any_io_executor ByteLine::executor() const { return socket_->stream.get_ex
 void ByteLine::end_writing() { ::shutdown(socket_->fd(), SHUT_WR); }
 void ByteLine::hang_up() { ::shutdown(socket_->fd(), SHUT_RDWR); }
 
+awaitable<Descriptor> begin_line(SocketAddress address, std::chrono::nanoseconds silence) {
+  constexpr std::chrono::milliseconds kGlance{5};
+  const auto end = std::chrono::steady_clock::now() + silence;
+  while (true) {
+    auto socket = begin_connect(address, std::chrono::milliseconds(0));
+    if (socket) co_return std::move(*socket);
+    if (socket.error().code != ErrorCode::overloaded) throw lost(socket.error().detail);
+    if (std::chrono::steady_clock::now() >= end) throw silent(socket.error().detail);
+    co_await sleep_for(kGlance);
+  }
+}
+
 awaitable<std::unique_ptr<ByteLine>> connect_line(asio::any_io_executor executor,
                                                   SocketAddress address,
                                                   std::chrono::nanoseconds silence) {
-  auto socket = begin_connect(address);
-  if (!socket) throw lost(socket.error().detail);
-  auto line = std::make_unique<ByteLine>(executor, std::move(*socket), silence);
+  Descriptor socket = co_await begin_line(address, silence);
+  auto line = std::make_unique<ByteLine>(executor, std::move(socket), silence);
   co_await line->connected();
   co_return line;
 }

@@ -50,6 +50,9 @@ class ByteLine {
   std::chrono::steady_clock::time_point end_ = std::chrono::steady_clock::time_point::max();
 };
 
+// A socket that connects; a name is waited for without holding the thread up. Throws KvLost.
+awaitable<Descriptor> begin_line(SocketAddress address, std::chrono::nanoseconds silence);
+
 // Throws KvLost.
 awaitable<std::unique_ptr<ByteLine>> connect_line(asio::any_io_executor executor,
                                                   SocketAddress address,

@@ -88,7 +88,7 @@ class SocketClientEnd final : public ClientEnd {
       if (was_open || (why.code == ErrorCode::unauthorized && lobby_ == nullptr)) {
         deliver(EngineDead{{}, address_.text() + ": " + why.detail});
         said_.clear();
-      } else if (said_ != why.detail) {
+      } else if (said_ != why.detail && (said_.empty() || why.code != ErrorCode::overloaded)) {
         said_ = why.detail;
         deliver(StartupProgress{"waiting for " + address_.text() + ": " + why.detail, 0});
       }

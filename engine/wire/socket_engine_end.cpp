@@ -201,12 +201,14 @@ class End final : public SocketEngineEnd {
         one.has_peer = true;
         add_peer(std::move(*connection), static_cast<int>(i));
       } else {
-        lost(one, connection.error().detail);
+        // A name that is still looked up is no news yet.
+        const Error& error = connection.error();
+        lost(one, error.code == ErrorCode::overloaded ? one.said : error.detail);
       }
     }
   }
 
-  void lost(Dial& dial, const std::string& why) {
+  void lost(Dial& dial, std::string why) {  // a copy: it may be what was said before
     dial.has_peer = false;
     dial.next = Clock::now() + dial.pause;
     dial.pause = std::min(dial.pause * 2, kLongestPause);
