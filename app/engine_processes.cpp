@@ -39,13 +39,16 @@ constexpr std::chrono::minutes kWindow{10};
 constexpr milliseconds kToEnd{5000};
 
 // Into which nobody else may look; gone with the server. One whose server was killed is removed by
-// the next server of the same user: its lock is free.
+// the next server of the same user: its lock is free. Below $XDG_RUNTIME_DIR, unless that is so long
+// that no socket can have a name there: then below /tmp.
 class PrivateFolder {
  public:
   PrivateFolder() {
     const char* const given = std::getenv("XDG_RUNTIME_DIR");
     std::error_code ignored;
-    const std::string base = given != nullptr && fs::is_directory(given, ignored) ? given : "/tmp";
+    const bool fits = given != nullptr && fs::is_directory(given, ignored) &&
+                      parse_socket_address(std::string("unix:") + given + kLongest).has_value();
+    const std::string base = fits ? given : "/tmp";
     remove_left(base);
     path_ = base + kBegin + "XXXXXX";
     if (::mkdtemp(path_.data()) == nullptr)
@@ -66,6 +69,7 @@ class PrivateFolder {
 
  private:
   static constexpr const char* kBegin = "/quire-";
+  static constexpr const char* kLongest = "/quire-XXXXXX/65535";  // of a socket in it
   static constexpr const char* kLock = "/engines.lock";
 
   static void remove_left(const std::string& base) {

@@ -151,6 +151,13 @@ with Server(QUIRE, MODEL, *COMMON, "--engine-processes"):
     check("the next server removes what it has left", left not in os.listdir(folder.name))
 check("and nothing is left of the next one", not os.listdir(folder.name))
 
+with tempfile.TemporaryDirectory() as parent:
+    os.environ["XDG_RUNTIME_DIR"] = os.path.join(parent, "d" * 90)
+    os.mkdir(os.environ["XDG_RUNTIME_DIR"])
+    with Server(QUIRE, MODEL, *COMMON, "--engine-processes") as server:
+        check("no socket has a name in so long a folder, and engines meet elsewhere", answer(server) == expected)
+os.environ.pop("XDG_RUNTIME_DIR")
+
 began = time.monotonic()
 failed = subprocess.run([QUIRE, "serve", MODEL, "--port", "0", "--host", "127.0.0.1", "--device", "cpu", "--engine-processes",
                          "--num-gpu-blocks-override", "2", "--max-model-len", "2048"], capture_output=True, text=True, timeout=60)
