@@ -27,6 +27,8 @@ struct SocketOptions {
     using std::chrono::milliseconds;
     return std::clamp<milliseconds>(silence / 4, milliseconds(1), milliseconds(5000));
   }
+  // Called on the front end's side when it gives an engine up that says nothing: its process may hang.
+  std::function<void()> on_silence = {};
   // Of TCP; null: plain. What crosses a Unix socket stays on this machine and is never encrypted.
   std::shared_ptr<const TlsContext> tls = {};
 };

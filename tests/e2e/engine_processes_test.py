@@ -139,6 +139,19 @@ with Server(QUIRE, MODEL, *COMMON[:-2], "--engine-processes") as server:
         texts = running.result(timeout=60)
     check(f"requests of the only engine wait until it is back: {texts}", texts == undisturbed)
 
+with Server(QUIRE, MODEL, *COMMON, "--engine-processes", "--engine-timeout", "1") as server:
+    first = children(server.process.pid)
+    server.process.send_signal(signal.SIGSTOP)  # the server stands still, and the engines wait for it
+    time.sleep(3)
+    server.process.send_signal(signal.SIGCONT)
+    check("requests behind that are answered", load(server, 2) == undisturbed[:2])
+    time.sleep(3)
+    check("no engine was taken for one that hangs", children(server.process.pid) == first)
+    os.kill(first[1], signal.SIGSTOP)
+    eventually("an engine that hangs is replaced", lambda: children(server.process.pid).get(1, first[1]) != first[1])
+    eventually("and is back", lambda: asking_for(server, "1") == 200)
+    check("the other one is the same", children(server.process.pid)[0] == first[0])
+
 folder = tempfile.TemporaryDirectory()
 os.environ["XDG_RUNTIME_DIR"] = folder.name
 server = Server(QUIRE, MODEL, *COMMON, "--engine-processes").__enter__()
