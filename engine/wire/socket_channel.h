@@ -52,7 +52,8 @@ class SocketEngineEnd : public EngineEnd {
   // From here on front ends are told to go elsewhere, and new ones are not taken. What runs goes
   // on. Any thread, as the other.
   virtual void leave() = 0;
-  virtual int num_live() = 0;  // requests that have not ended
+  // Requests that have not ended, or whose end has yet to be sent.
+  virtual int num_live() = 0;
 };
 
 struct SocketEngineOptions {

@@ -118,7 +118,7 @@ class End final : public SocketEngineEnd {
   int num_live() override {
     const std::lock_guard lock(mutex_);
     std::size_t sum = 0;
-    for (const FrontEndPeer& peer : peers_) sum += peer.live().size();
+    for (const FrontEndPeer& peer : peers_) sum += peer.num_live();
     return static_cast<int>(sum);
   }
 
@@ -263,7 +263,10 @@ class End final : public SocketEngineEnd {
     if (now - connection.last_heard() > 6 * options_.socket.silence)
       return Error{ErrorCode::timeout, "the front end has fallen silent", {}};
     queue_events(peer);
-    return connection.write();
+    const auto written = connection.write();
+    const std::lock_guard lock(mutex_);
+    peer.has_unsent = connection.queued_bytes() > 0 || connection.wants_write();
+    return written;
   }
 
   void queue_events(FrontEndPeer& peer) {
@@ -278,6 +281,7 @@ class End final : public SocketEngineEnd {
         if (peer.dialled >= 0) greeted(dials_[static_cast<std::size_t>(peer.dialled)]);
       }
       std::ranges::move(peer.take_outbox(), std::back_inserter(events));
+      peer.has_unsent = peer.has_unsent || !events.empty();
       leaves = std::exchange(peer.says_leaving, false);
     }
     for (EngineEvent& event : events) {
