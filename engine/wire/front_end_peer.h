@@ -4,6 +4,7 @@
 // front end's slot stands above its numbers.
 
 #include <cstdint>
+#include <string>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -24,8 +25,11 @@ class FrontEndPeer {
   const Clock::time_point since = Clock::now();
   int dialled = -1;  // which of the addresses that are dialled; -1: it has dialled
   bool greeted = false;
+  std::vector<std::string> frames{};  // that came before it was taken in
 
-  // Under the end's mutex, as the methods.
+  void queue(EngineEvent event);  // in the connection
+
+  // Under the end's mutex, as the other methods.
   bool configured = false;
   bool leaving = false;       // as soon as all is sent
   bool says_leaving = false;  // that the engine is, behind what waits

@@ -83,5 +83,32 @@ TEST_CASE("what has ended lives until a slow front end has been sent it",
   ::unlink(address.path.c_str());
 }
 
+TEST_CASE("who connects to an engine and says nothing keeps no front end out",
+          "[engine][wire][socket]") {
+  const bool is_unix = GENERATE(true, false);
+  SocketAddress address = new_unix_address();
+  if (!is_unix) {
+    const auto free = listen_at(*parse_socket_address("127.0.0.1:0"));
+    address = *parse_socket_address("127.0.0.1:" + std::to_string(port_of(*free)));
+  }
+  SocketLine line;
+  line.engine = make_socket_engine_end({.socket = options(), .listen = address});
+  std::vector<Descriptor> silent;
+  const auto come = [&](int count) {
+    for (int i = 0; i < count; ++i) silent.push_back(std::move(*begin_connect(address)));
+    std::this_thread::sleep_for(milliseconds(50));  // its turn to take them in
+  };
+  come(40);
+  come(40);
+  const auto begun = std::chrono::steady_clock::now();
+  line.client = make_socket_client_end(address, options());
+  line.become_ready();
+  CHECK(std::chrono::steady_clock::now() - begun < milliseconds(4000));  // of one silent one's time
+  come(40);  // and they push nobody out who has proved himself
+  line.send(small_request(6));
+  CHECK(line.command<AddRequest>().prompt == std::vector<TokenId>{1, 2, 3});
+  if (is_unix) ::unlink(address.path.c_str());
+}
+
 }  // namespace
 }  // namespace quire::test
