@@ -122,6 +122,9 @@ with Server(QUIRE, MODEL, *COMMON, "--engine-processes", "--engine-restarts", "2
     os.kill(children(server.process.pid)[0], signal.SIGKILL)  # once more than is allowed
     time.sleep(1.5)
     check("an engine that dies too often is given up", sorted(children(server.process.pid)) == [1])
+    check("who asks for it is refused", asking_for(server, "0") == 503)
+    refused = dict(re.findall(r'^vllm:admission_rejections_total\{.*reason="(\w+)".*\} (\d+)', server.ask("/metrics"), re.M))
+    check(f"for want of an engine, not of room: {refused}", refused == {"engine_unavailable": "1", "max_num_queued_reqs": "0"})
     check("the other one serves on", load(server, 8) == undisturbed)
     eventually("all blocks are free again", lambda: server.metric("vllm:kv_cache_usage_perc") == 0)
     last = children(server.process.pid)
