@@ -248,9 +248,8 @@ class End final : public SocketEngineEnd {
   // What can be done for a peer without waiting. Error: it has gone, or must.
   Result<void> serve(FrontEndPeer& peer) {
     WireConnection& connection = peer.connection;
-    // First, so that a peer that is refused for what it says can say of whom.
     if (!connection.is_open()) {
-      if (auto ok = connection.write(); !ok) return ok;
+      if (auto ok = connection.write(); !ok) return ok;  // first, as to strangers
     }
     frames_ = std::exchange(peer.frames, {});
     const auto read = connection.read(frames_);

@@ -7,6 +7,7 @@
 
 #include "server/metrics/http_metrics.h"
 #include "server/metrics/metric_families.h"
+#include "server/metrics/metric_rows.h"
 #include "server/metrics/process_metrics.h"
 
 namespace quire {
@@ -81,6 +82,16 @@ void Metrics::add_memory(EngineId engine, const std::vector<MemorySample>& uses)
 
 void Metrics::observe_step(EngineId engine, const EngineStats& stats) {
   impl_->engine(engine).observe(stats);
+}
+
+void Metrics::observe_waiting(EngineId engine, const EngineStats& stats) {
+  for (const StatRow& row : stat_rows()) {
+    if (!std::string_view(row.name).starts_with("vllm:num_requests_waiting")) continue;
+    Labels labels{{"model_name", impl_->options.model_name},
+                  {"engine", std::to_string(engine.value)}};
+    if (row.label != nullptr) labels.emplace(row.label, row.label_value);
+    gauge(impl_->registry, row.name, row.help, labels).Set(row.value(stats));
+  }
 }
 
 void Metrics::observe_up(EngineId engine, bool is_up) {

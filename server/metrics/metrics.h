@@ -75,6 +75,9 @@ class Metrics {
 
   void observe_step(EngineId engine, const EngineStats& stats);
   void observe_up(EngineId engine, bool is_up);  // also before it was added
+  // Of the stats how many requests wait: those that wait for an engine's return come and go without
+  // a step.
+  void observe_waiting(EngineId engine, const EngineStats& stats);
   struct PromptTokens {
     int all = 0;
     int cached = 0;    // of all
