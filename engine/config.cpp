@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+
 namespace quire {
 namespace {
 
@@ -165,7 +167,21 @@ Result<void> check_graphs(const EngineConfig& config) {
   return {};
 }
 
-Result<void> check_events(const KvEventsConfig& events) {
+// Each data-parallel engine has a port of its own, counted from this one.
+Result<void> check_ports(const char* field, const std::string& endpoint, int engines) {
+  if (!endpoint.starts_with("tcp://")) return {};
+  const std::string port = endpoint.substr(endpoint.rfind(':') + 1);
+  if (port == "*") return {};
+  int number = 0;
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
+  if (error == std::errc() && end == port.data() + port.size() && number >= 0 &&
+      number + engines - 1 <= 65535)
+    return {};
+  return refuse(field, fmt::format("{} has no port from 0 to {}, or *", endpoint,
+                                   65535 - (engines - 1)));
+}
+
+Result<void> check_events(const KvEventsConfig& events, int engines) {
   const bool off = events.endpoint.empty();
   const std::string_view because = "without KvEventsConfig::endpoint";
   if (off && !events.replay_endpoint.empty())
@@ -178,6 +194,10 @@ Result<void> check_events(const KvEventsConfig& events) {
   if (events.replay_endpoint.empty() && events.buffer_steps)
     return without_effect("KvEventsConfig::buffer_steps",
                           "without KvEventsConfig::replay_endpoint");
+  if (auto ok = check_ports("KvEventsConfig::endpoint", events.endpoint, engines); !ok) return ok;
+  if (auto ok = check_ports("KvEventsConfig::replay_endpoint", events.replay_endpoint, engines);
+      !ok)
+    return ok;
   if (const auto buffer =
           at_least("KvEventsConfig::buffer_steps", events.buffer_steps.value_or(1), 1);
       buffer.has_error())
@@ -359,7 +379,7 @@ Result<void> validate(const EngineConfig& config) {
        {check_parallel(config.parallel), check_ranks(config), check_threads(config.cpu_threads),
         check_cache(config.cache), check_prefix_cache(config),
         check_scheduler(config.scheduler, config.device), check_pace(config),
-        check_speculative(config), check_graphs(config), check_events(config.kv_events),
+        check_speculative(config), check_graphs(config), check_events(config.kv_events, config.parallel.data_parallel_size),
         check_transfer(config), check_offload(config)})
     if (checked.has_error()) return checked;
   if (config.mock_step_us != 0 && config.device != DeviceKind::mock)

@@ -16,6 +16,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/host_names.h"
 
 namespace quire::net {
 
@@ -34,13 +35,6 @@ std::string tls_error(SSL* ssl) {
   const unsigned long code = ERR_get_error();
   return code == 0 ? "the connection was closed" : ERR_reason_error_string(code);
 }
-
-struct AddressList {
-  addrinfo* first = nullptr;
-  ~AddressList() {
-    if (first != nullptr) ::freeaddrinfo(first);
-  }
-};
 
 SSL_CTX* tls_context() {
   static SSL_CTX* const context = [] {
@@ -108,16 +102,23 @@ struct Socket::State {
     }
   }
 
+  HostAddresses look_up() {
+    const HostLookup lookup(url.host, url.port, AI_ADDRCONFIG);
+    const auto deadline = Clock::now() + patience.silence;
+    while (!lookup.wait_for(kLookAround)) {
+      if (patience.stopped && patience.stopped()) throw Failure(ErrorCode::cancelled, "stopped");
+      if (Clock::now() >= deadline)
+        throw Failure(ErrorCode::timeout, url.host + ": its name is still being looked up");
+    }
+    return lookup.answer();
+  }
+
   void connect_tcp() {
-    addrinfo hints{};
-    hints.ai_socktype = SOCK_STREAM;
-    hints.ai_flags = AI_ADDRCONFIG;
-    AddressList addresses;
-    const int found = ::getaddrinfo(url.host.c_str(), url.port.c_str(), &hints, &addresses.first);
-    if (found != 0) lost(url.host + ": " + ::gai_strerror(found));
+    const HostAddresses found = look_up();
+    if (!found) lost(found.error().detail);
     int error = 0;
-    for (const addrinfo* one = addresses.first; one != nullptr; one = one->ai_next) {
-      if (!try_connect(one->ai_addr, one->ai_addrlen, one->ai_family, error)) continue;
+    for (const HostAddress& one : *found) {
+      if (!try_connect(one.get(), one.size, one.family(), error)) continue;
       const int on = 1;
       ::setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
       return;

@@ -46,6 +46,7 @@ struct AppState {
   std::atomic<bool> leaving{false};   // asked to stop: not ready any more, though still accepting
   std::atomic<bool> stopping{false};  // no request is accepted
   std::atomic<int> num_running{0};  // requests under way, as /load says
+  std::atomic<int> num_replying{0};  // replies that have begun and are not wholly written
 };
 
 }  // namespace quire

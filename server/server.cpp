@@ -14,8 +14,11 @@ namespace quire {
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 // After the engines have dropped what was left, a client needs this long at most to hear of it.
 constexpr std::chrono::milliseconds kGoodbye{2000};
+constexpr std::chrono::milliseconds kGlance{50};
 constexpr std::chrono::hours kForEver{24 * 365 * 100};
 
 // The schedulers' decisions, while there is somebody to remember them.
@@ -88,12 +91,22 @@ awaitable<void> reload_for_ever(Listener& listener,
   }
 }
 
+// Who reads a long answer slowly has what is left of the time; who sends or does nothing, a moment.
+awaitable<void> finish_replies(Running& server, Clock::time_point deadline) {
+  const auto goodbye = Clock::now() + kGoodbye;
+  bool all_ended = false;
+  while (!all_ended && (Clock::now() < goodbye ||
+                        (server.app.num_replying > 0 && Clock::now() < deadline)))
+    all_ended = co_await with_timeout(kGlance, server.listener.wait());
+}
+
 awaitable<void> drain(Running& server) {
   const auto timeout = server.parts.config.shutdown_timeout;
   log::info("server.draining",
             {{"running", server.app.num_running.load()}, {"seconds", timeout.count() / 1000.0}});
-  co_await server.parts.engines.drain(std::chrono::steady_clock::now() + timeout);
-  co_await with_timeout(kGoodbye, server.listener.wait());
+  const auto deadline = Clock::now() + timeout;
+  co_await server.parts.engines.drain(deadline);
+  co_await finish_replies(server, deadline);
 }
 
 awaitable<void> leave(Running& server) {

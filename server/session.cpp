@@ -45,6 +45,7 @@ awaitable<void> serve_requests(Connection& connection, AppState& app, bool probe
     if (!head.request) break;
     Exchange exchange(connection, reader, std::move(*head.request));
     exchange.use_spelling(app.config.spelling);
+    exchange.count_reply(app.num_replying);
     if (app.stopping || probes_only) exchange.close_after();
     if (probes_only) exchange.set_probes_only();
     co_await answer(exchange, app);

@@ -39,13 +39,16 @@ constexpr std::chrono::minutes kWindow{10};
 constexpr milliseconds kToEnd{5000};
 
 // Into which nobody else may look; gone with the server. One whose server was killed is removed by
-// the next server of the same user: its lock is free.
+// the next server of the same user: its lock is free. Below $XDG_RUNTIME_DIR, unless that is so long
+// that no socket can have a name there: then below /tmp.
 class PrivateFolder {
  public:
   PrivateFolder() {
     const char* const given = std::getenv("XDG_RUNTIME_DIR");
     std::error_code ignored;
-    const std::string base = given != nullptr && fs::is_directory(given, ignored) ? given : "/tmp";
+    const bool fits = given != nullptr && fs::is_directory(given, ignored) &&
+                      parse_socket_address(std::string("unix:") + given + kLongest).has_value();
+    const std::string base = fits ? given : "/tmp";
     remove_left(base);
     path_ = base + kBegin + "XXXXXX";
     if (::mkdtemp(path_.data()) == nullptr)
@@ -66,6 +69,7 @@ class PrivateFolder {
 
  private:
   static constexpr const char* kBegin = "/quire-";
+  static constexpr const char* kLongest = "/quire-XXXXXX/65535";  // of a socket in it
   static constexpr const char* kLock = "/engines.lock";
 
   static void remove_left(const std::string& base) {
@@ -121,6 +125,7 @@ struct Slot {
   std::unique_ptr<ChildProcess> process = {};
   std::optional<Clock::time_point> next_start = {};
   std::deque<Clock::time_point> deaths = {};  // of the last ten minutes
+  std::string silence = {};  // why it was killed, if it was
   bool given_up = false;
 };
 
@@ -133,11 +138,13 @@ class EngineProcesses::Impl {
     for (int rank = 0; rank < options_.count; ++rank) {
       slots_.push_back(
           {.rank = rank, .address = "unix:" + folder_.path() + "/" + std::to_string(rank)});
+      slots_.back().news->on_silence([this] { wake_up_.wake(); });
     }
     thread_ = std::thread([this] { run(); });
   }
 
   ~Impl() {
+    for (const Slot& slot : slots_) slot.news->on_silence(nullptr);
     stopping_ = true;
     wake_up_.wake();
     thread_.join();
@@ -148,6 +155,7 @@ class EngineProcesses::Impl {
     for (const Slot& slot : slots_) {
       SocketOptions socket = options_.socket;
       socket.secret = secret_;
+      socket.on_silence = [news = slot.news] { news->fell_silent(); };
       ends.push_back(make_process_end(
           make_socket_client_end(*parse_socket_address(slot.address), std::move(socket)),
           slot.news));
@@ -171,6 +179,8 @@ class EngineProcesses::Impl {
 
   void start(Slot& slot) {
     slot.next_start.reset();
+    slot.silence.clear();
+    slot.news->take_silence();  // of its former life
     std::vector<std::string> arguments{"quire", "engine"};
     arguments.insert(arguments.end(), options_.flags.begin(), options_.flags.end());
     const auto rank = std::to_string(slot.rank);
@@ -202,13 +212,25 @@ class EngineProcesses::Impl {
     const auto left = std::chrono::ceil<milliseconds>(until - Clock::now());
     ::poll(polled.data(), polled.size(), static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
     if (polled[0].revents != 0) wake_up_.reset();
+    for (Slot* slot : watched) end_silent(*slot);
     for (std::size_t i = 0; i < watched.size(); ++i) {
       if (polled[i + 1].revents == 0) continue;
-      const std::string how = watched[i]->process->wait();
+      std::string how = watched[i]->process->wait();
       watched[i]->process.reset();
+      if (!watched[i]->silence.empty()) how += ": " + watched[i]->silence;
       if (how.starts_with("exit")) std::this_thread::sleep_for(kLastWords);
       died(*watched[i], how);
     }
+  }
+
+  // One that hangs is replaced like one that has died. Of one that has yet to be ready the first
+  // time the server says itself how long it waits.
+  void end_silent(Slot& slot) {
+    if (!slot.news->take_silence() || !slot.news->was_ready()) return;
+    slot.silence =
+        "it said nothing for " + std::to_string(options_.socket.silence.count()) + " ms";
+    log::warn("engine.process_killed", {{"engine", slot.rank}, {"because", slot.silence}});
+    slot.process->signal(SIGKILL);
   }
 
   // One that has never been ready would fail again; its words go to who starts the server.

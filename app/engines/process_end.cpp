@@ -63,6 +63,22 @@ void ProcessNews::gone_for_good() {
   tell();
 }
 
+void ProcessNews::fell_silent() {
+  const std::lock_guard lock(mutex_);
+  is_silent_ = true;
+  if (notify_of_silence_) notify_of_silence_();
+}
+
+void ProcessNews::on_silence(std::function<void()> notify) {
+  const std::lock_guard lock(mutex_);
+  notify_of_silence_ = std::move(notify);
+}
+
+bool ProcessNews::take_silence() {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(is_silent_, false);
+}
+
 void ProcessNews::note_ready() {
   const std::lock_guard lock(mutex_);
   was_ready_ = true;

@@ -85,8 +85,9 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
     return {};
   }
 
-  Result<std::shared_ptr<GenerationBuffer>> submit(AddRequest&& request) {
+  Result<std::shared_ptr<GenerationBuffer>> submit(AddRequest&& request, bool stays) {
     auto buffer = std::make_shared<GenerationBuffer>(executor_, request.id);
+    buffer->stays = stays;
     if (auto ok = hand_over(std::move(request), buffer); !ok) return ok.error();
     return buffer;
   }
@@ -381,8 +382,8 @@ EngineStats EngineClient::stats() const { return impl_->stats(); }
 int EngineClient::num_live() const { return impl_->num_live(); }
 Clock::duration EngineClient::silence() const { return impl_->silence(); }
 
-Result<Generation> EngineClient::submit(AddRequest&& request) {
-  auto buffer = impl_->submit(std::move(request));
+Result<Generation> EngineClient::submit(AddRequest&& request, bool stays) {
+  auto buffer = impl_->submit(std::move(request), stays);
   if (!buffer) return buffer.error();
   return Generation(*this, std::move(*buffer));
 }

@@ -79,8 +79,8 @@ class EngineClient {
   Clock::duration silence() const;
 
   // overloaded: the channel is full. unavailable: it is not ready, or not any more. The request was
-  // not moved from then.
-  Result<Generation> submit(AddRequest&& request);
+  // not moved from then. stays: no other engine takes it over.
+  Result<Generation> submit(AddRequest&& request, bool stays = false);
   // The same for a request that another engine had.
   Result<void> resubmit(AddRequest request, const std::shared_ptr<GenerationBuffer>& buffer);
   void abort(RequestId id);

@@ -14,6 +14,7 @@
 #include "engine/client/engine_choice.h"
 #include "engine/client/engine_client.h"
 #include "engine/client/generation_buffer.h"
+#include "engine/client/group_errors.h"
 #include "engine/client/group_observers.h"
 #include "engine/client/orphans.h"
 #include "engine/client/starting_engines.h"
@@ -21,9 +22,9 @@
 namespace quire {
 namespace {
 
-using Signal = asio::experimental::concurrent_channel<void(boost::system::error_code)>;
+constexpr std::chrono::milliseconds kGlance{50};
 
-Error draining_error() { return {ErrorCode::unavailable, "the server is shutting down", {}}; }
+using Signal = asio::experimental::concurrent_channel<void(boost::system::error_code)>;
 
 }  // namespace
 
@@ -140,10 +141,15 @@ class EngineGroup::Impl {
 
   const ReadyInfo& ready() const { return ready_; }
   int num_engines() const { return static_cast<int>(engines_.size()); }
-  EngineStats stats(EngineId id) const { return engines_.at(id.value)->stats(); }
+  EngineStats stats(EngineId id) const {
+    const EngineClient& engine = *engines_.at(id.value);
+    EngineStats stats = engine.stats();
+    stats.num_waiting += orphans_->num_of(engine);
+    return stats;
+  }
 
   int num_live() const {
-    int sum = 0;
+    int sum = static_cast<int>(orphans_->size());
     for (const auto& engine : engines_) sum += engine->num_live();
     return sum;
   }
@@ -160,14 +166,7 @@ class EngineGroup::Impl {
 
   Result<void> check_room(std::int64_t requests) const {
     const std::int64_t most = static_cast<std::int64_t>(num_alive()) * max_live();
-    if (requests > most) {
-      return Error{ErrorCode::invalid_argument,
-                   "n times the number of prompts is " + std::to_string(requests) +
-                       ", but at most " + std::to_string(most) +
-                       " requests can run and wait (SchedulerConfig::max_num_seqs, "
-                       "SchedulerConfig::max_num_queued_reqs)",
-                   "n"};
-    }
+    if (requests > most) return too_many_error(requests, most);
     if (requests > most - num_live()) return overloaded();
     return {};
   }
@@ -203,8 +202,13 @@ class EngineGroup::Impl {
     draining_ = true;
     look_around();
     while (num_live() > 0 && Clock::now() < deadline) {
-      co_await with_timeout(deadline - Clock::now(), changed_.async_receive(asio::use_awaitable));
+      // Nobody says when one that waits for an engine has left or waited long enough.
+      const auto most = orphans_->size() > 0 ? kGlance : Clock::duration::max();
+      co_await with_timeout(std::min(deadline - Clock::now(), most),
+                            changed_.async_receive(asio::use_awaitable));
     }
+    is_over_ = true;
+    orphans_->fail(draining_error());
     for (auto& engine : engines_) engine->abort_all();
   }
 
@@ -237,7 +241,7 @@ class EngineGroup::Impl {
     }
     if (engine.num_live() >= max_live()) return overloaded();
     choice_.remember(request, engine);
-    return engine.submit(std::move(request));
+    return engine.submit(std::move(request), true);
   }
 
   std::size_t num_alive() const {
@@ -270,12 +274,7 @@ class EngineGroup::Impl {
     return {};
   }
 
-  Error overloaded() const {
-    return {ErrorCode::overloaded,
-            std::to_string(config_.scheduler.max_num_queued_reqs) +
-                " requests may wait, and that many do (SchedulerConfig::max_num_queued_reqs)",
-            {}};
-  }
+  Error overloaded() const { return queue_full_error(config_.scheduler.max_num_queued_reqs); }
 
   int max_live() const {
     return config_.scheduler.max_num_seqs + config_.scheduler.max_num_queued_reqs;
@@ -297,7 +296,8 @@ class EngineGroup::Impl {
   decltype(EngineClient::Callbacks::retry) retry() {
     if (!config_.model.path.empty()) return {};
     return [this](AddRequest& request, const std::shared_ptr<GenerationBuffer>& buffer) {
-      if (draining_ || num_alive() == 0) return false;
+      if (is_over_ || num_alive() == 0) return false;
+      if (buffer->stays && buffer->client.load()->state() == EngineState::dead) return false;
       if (hand_on(request, buffer)) return true;
       orphans_->add({std::move(request), buffer});
       look_around();  // one may have become ready meanwhile
@@ -306,6 +306,7 @@ class EngineGroup::Impl {
   }
 
   bool hand_on(const AddRequest& request, const std::shared_ptr<GenerationBuffer>& buffer) {
+    if (buffer->stays) return buffer->client.load()->resubmit(request, buffer).has_value();
     EngineChoice::Tried tried(engines_.size(), false);
     while (EngineClient* const engine = choice_.next(request, tried)) {
       if (engine->resubmit(request, buffer).has_value()) return true;
@@ -315,7 +316,7 @@ class EngineGroup::Impl {
 
   void look_around() {
     changed_.try_send(boost::system::error_code());
-    if (draining_) return orphans_->fail(draining_error());
+    if (is_over_) return orphans_->fail(draining_error());
     if (num_alive() == 0) return orphans_->fail({ErrorCode::unavailable, error(), {}});
     if (!any_ready()) return;
     for (Orphans::One& one : orphans_->take()) {
@@ -343,6 +344,7 @@ class EngineGroup::Impl {
   ReadyInfo ready_;  // written before is_ready_
   std::atomic<bool> is_ready_{false};
   std::atomic<bool> draining_{false};
+  std::atomic<bool> is_over_{false};  // the drain is, and what is left has been aborted
   std::atomic<std::uint64_t> last_id_{0};
   Signal changed_;
   const std::shared_ptr<Orphans> orphans_;

@@ -67,8 +67,10 @@ class EngineGroup {
   const ReadyInfo& ready() const;     // once ready; stays valid
 
   int num_engines() const;
-  EngineStats stats(EngineId engine) const;  // after its latest step
-  int num_live() const;                      // requests that have not ended
+  // After its latest step; with those that wait for its return.
+  EngineStats stats(EngineId engine) const;
+  // Requests that have not ended, those that wait for an engine's return among them.
+  int num_live() const;
 
   bool has_room() const;  // a request would be taken, not refused as overloaded
   // invalid_argument: more requests together than could ever be taken; overloaded: than now.
@@ -97,8 +99,7 @@ class EngineGroup {
   // Whoever keeps what such a request was to fetch may forget it.
   void refuse_fetch(const std::string& params, const std::string& name);
 
-  // Refuses new requests, waits until the running ones have ended; at the deadline aborts what is
-  // left.
+  // Refuses new requests, waits until the others have ended; at the deadline aborts what is left.
   awaitable<void> drain(Clock::time_point deadline);
 
  private:

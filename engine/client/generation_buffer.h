@@ -24,6 +24,7 @@ class GenerationBuffer {
 
   const RequestId id;
   std::atomic<EngineClient*> client{nullptr};  // of the engine that has it
+  std::atomic<bool> stays{false};              // with that engine: it was asked for by its number
 
   // Wakes the reader if it waits. Outputs after the finish are dropped.
   void deliver(RequestOutput output);

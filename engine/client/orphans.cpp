@@ -29,7 +29,15 @@ void Orphans::add(One one) {
 
 std::size_t Orphans::size() const {
   const std::lock_guard lock(mutex_);
-  return waiting_.size();
+  return static_cast<std::size_t>(std::ranges::count_if(
+      waiting_, [](const One& one) { return !one.buffer->finished(); }));
+}
+
+int Orphans::num_of(const EngineClient& engine) const {
+  const std::lock_guard lock(mutex_);
+  return static_cast<int>(std::ranges::count_if(waiting_, [&engine](const One& one) {
+    return one.buffer->client == &engine && !one.buffer->finished();
+  }));
 }
 
 std::vector<Orphans::One> Orphans::take() {

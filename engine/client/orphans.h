@@ -1,5 +1,6 @@
 #pragma once
-// Requests whose engine was lost when no other one was ready: they wait for the next, for a while.
+// Requests whose engine was lost when no other one was ready, or which want that one: they wait for
+// the next, for a while.
 // Any thread.
 
 #include <boost/asio/any_io_executor.hpp>
@@ -16,6 +17,7 @@
 
 namespace quire {
 
+class EngineClient;
 class GenerationBuffer;
 
 class Orphans : public std::enable_shared_from_this<Orphans> {
@@ -30,7 +32,8 @@ class Orphans : public std::enable_shared_from_this<Orphans> {
   Orphans(asio::any_io_executor executor, std::chrono::nanoseconds patience);
 
   void add(One one);
-  std::size_t size() const;
+  std::size_t size() const;  // of those whose readers have not left
+  int num_of(const EngineClient& engine) const;  // that had the engine, or stand in its queue
   // All of them whose readers have not left; they wait here no more.
   std::vector<One> take();
   void fail(const Error& error);  // all of them

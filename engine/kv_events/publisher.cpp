@@ -4,8 +4,10 @@
 #include <unistd.h>
 #include <zmq.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <climits>
 #include <deque>
 #include <mutex>
 #include <optional>
@@ -55,6 +57,11 @@ class Socket {
 
   void limit_unsent(int messages) {
     zmq_setsockopt(handle_, ZMQ_SNDHWM, &messages, sizeof messages);
+  }
+  // Of a ROUTER: send() fails where it would drop in silence, for a client that is gone or full.
+  void tell_refusals() {
+    const int on = 1;
+    zmq_setsockopt(handle_, ZMQ_ROUTER_MANDATORY, &on, sizeof on);
   }
   // The address with the port that was chosen.
   std::string bind(const std::string& endpoint) {
@@ -136,6 +143,8 @@ class KvEventPublisher::Impl {
       pub_.connect(endpoint_);
     if (!config.replay_endpoint.empty()) {
       replay_.emplace(context_, ZMQ_ROUTER);
+      replay_->limit_unsent(unsent_replays());
+      replay_->tell_refusals();
       replay_endpoint_ = replay_->bind(endpoint_of_rank(config.replay_endpoint, rank));
     }
     wake_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -224,18 +233,29 @@ class KvEventPublisher::Impl {
         log::warn("kv_events.bad_replay_request", {{"frames", frames.size()}});
         continue;
       }
-      const std::uint64_t first = from_big_endian(frames[2]);
-      for (const Sent& sent : sent_)
-        if (sent.sequence >= first) reply(frames[0], big_endian(sent.sequence), sent.payload);
-      reply(frames[0], big_endian(UINT64_MAX), {});
+      if (!replay(frames[0], from_big_endian(frames[2])))
+        log::warn("kv_events.replay_cut", {{"because", zmq_strerror(zmq_errno())}});
     }
   }
 
-  void reply(const std::string& client, const std::string& sequence, const std::string& payload) {
-    replay_->send(client, false);
-    replay_->send({}, false);
-    replay_->send(sequence, false);
-    replay_->send(payload, true);
+  // All that is kept and the end mark wait for a client to read them; of more that it asks for
+  // before it has, it gets no end mark.
+  int unsent_replays() const {
+    return static_cast<int>(std::min<std::size_t>(buffer_steps_ + 1, INT_MAX));
+  }
+
+  // False: the client is gone, or has yet to read what it asked for before.
+  bool replay(const std::string& client, std::uint64_t first) {
+    for (const Sent& sent : sent_) {
+      if (sent.sequence < first) continue;
+      if (!reply(client, big_endian(sent.sequence), sent.payload)) return false;
+    }
+    return reply(client, big_endian(UINT64_MAX), {});
+  }
+
+  bool reply(const std::string& client, const std::string& sequence, const std::string& payload) {
+    return replay_->send(client, false) && replay_->send({}, false) &&
+           replay_->send(sequence, false) && replay_->send(payload, true);
   }
 
   const KvEventsConfig config_;
@@ -268,13 +288,15 @@ const std::string& KvEventPublisher::endpoint() const { return impl_->endpoint()
 const std::string& KvEventPublisher::replay_endpoint() const { return impl_->replay_endpoint(); }
 
 std::string endpoint_of_rank(const std::string& endpoint, int rank) {
-  if (rank == 0) return endpoint;
   const std::size_t colon = endpoint.rfind(':');
   const std::string port = endpoint.substr(colon + 1);
-  if (!endpoint.starts_with("tcp://")) return endpoint + "_dp" + std::to_string(rank);
+  if (!endpoint.starts_with("tcp://"))
+    return rank == 0 ? endpoint : endpoint + "_dp" + std::to_string(rank);
   if (port == "*") return endpoint;
-  if (port.empty() || port.size() > 5 || port.find_first_not_of("0123456789") != std::string::npos)
-    throw Failure(ErrorCode::invalid_argument, "KV events: " + endpoint + " has no port");
+  if (port.empty() || port.size() > 5 ||
+      port.find_first_not_of("0123456789") != std::string::npos || std::stoi(port) + rank > 65535)
+    throw Failure(ErrorCode::invalid_argument, "KV events: " + endpoint + " has no port for rank " +
+                                                   std::to_string(rank));
   return endpoint.substr(0, colon + 1) + std::to_string(std::stoi(port) + rank);
 }
 

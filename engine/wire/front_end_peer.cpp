@@ -1,5 +1,8 @@
 #include "engine/wire/front_end_peer.h"
 
+#include "engine/wire/encoding.h"
+#include "engine/wire/pieces.h"
+
 namespace quire {
 namespace {
 
@@ -14,6 +17,15 @@ RequestId outside(RequestId id) { return RequestId{id.value & kNumberMask}; }
 
 FrontEndPeer::FrontEndPeer(WireConnection connection, std::uint64_t slot)
     : connection(std::move(connection)), slot(slot) {}
+
+void FrontEndPeer::queue(EngineEvent event) {
+  if (auto* step = std::get_if<StepOutput>(&event)) {
+    for (const std::string& frame : encode_in_pieces(std::move(*step), connection.opened_at()))
+      connection.queue(frame);
+  } else {
+    connection.queue(encode(event, connection.opened_at()));
+  }
+}
 
 RequestId FrontEndPeer::inside(RequestId id) const {
   return RequestId{(id.value & kNumberMask) | slot << kSlotShift};

@@ -4,6 +4,7 @@
 // front end's slot stands above its numbers.
 
 #include <cstdint>
+#include <string>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -24,11 +25,15 @@ class FrontEndPeer {
   const Clock::time_point since = Clock::now();
   int dialled = -1;  // which of the addresses that are dialled; -1: it has dialled
   bool greeted = false;
+  std::vector<std::string> frames{};  // that came before it was taken in
 
-  // Under the end's mutex, as the methods.
+  void queue(EngineEvent event);  // in the connection
+
+  // Under the end's mutex, as the other methods.
   bool configured = false;
   bool leaving = false;       // as soon as all is sent
   bool says_leaving = false;  // that the engine is, behind what waits
+  bool has_unsent = false;    // in the connection; what waits outside it is not among it
 
   // Of a step: its own requests, and everybody's statistics. Takes them out of `step`.
   void publish(StepOutput& step, std::size_t max_events);
@@ -41,6 +46,10 @@ class FrontEndPeer {
   RequestId begin(const AddRequest& request);
   std::optional<RequestId> end(const AbortRequest& request);
   const std::unordered_set<std::uint64_t>& live() const { return live_; }
+  // Requests that have not ended, and one more while it has yet to take what was said.
+  std::size_t num_live() const {
+    return live_.size() + (has_unsent || !outbox_.empty() ? 1 : 0);
+  }
 
  private:
   RequestId inside(RequestId id) const;

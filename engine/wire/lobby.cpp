@@ -1,18 +1,13 @@
 #include "engine/wire/lobby.h"
 
-#include <netdb.h>
 #include <poll.h>
-#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <utility>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "engine/wire/encoding.h"
-#include "engine/wire/socket_source.h"
 
 namespace quire {
 
@@ -20,30 +15,15 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kOpening{5000};  // to prove the secret
 constexpr milliseconds kGlance{500};
-constexpr std::size_t kMostStrangers = 64;
-// Whoever opens more pushes out its own oldest: an engine proves itself before so many more come.
-constexpr std::size_t kMostOfAddress = 16;
-
-std::string address_of(int socket) {
-  sockaddr_storage name{};
-  socklen_t size = sizeof name;
-  char host[NI_MAXHOST] = {};
-  if (::getpeername(socket, reinterpret_cast<sockaddr*>(&name), &size) != 0) return {};
-  const auto* const address = reinterpret_cast<const sockaddr*>(&name);
-  if (name.ss_family == AF_UNIX) return {};
-  ::getnameinfo(address, size, host, sizeof host, nullptr, 0, NI_NUMERICHOST);
-  return host;
-}
 
 }  // namespace
 
 Lobby::Lobby(Descriptor listener, const SocketAddress& address, SocketOptions options)
     : listener_(std::move(listener)),
       file_(address),
-      is_unix_(address.is_unix()),
-      options_(std::move(options)) {
+      options_(std::move(options)),
+      strangers_(WireConnection::Role::front_end, address.is_unix(), options_) {
   thread_ = std::thread([this] { run(); });
 }
 
@@ -87,67 +67,24 @@ void Lobby::run() {
       const std::lock_guard lock(mutex_);
       if (closed_) return;
     }
-    accept_all();
+    strangers_.accept_all(listener_);
     greet_strangers();
     keep_waiting();
     wait();
   }
 }
 
-void Lobby::accept_all() {
-  for (std::size_t count = 0; count < kMostStrangers; ++count) {
-    auto connection =
-        accept_connection(listener_, is_unix_, WireConnection::Role::front_end, options_);
-    is_out_of_descriptors_ = connection == nullptr && (errno == EMFILE || errno == ENFILE);
-    if (connection == nullptr) return;
-    std::string address = address_of(connection->descriptor());
-    make_room(address);
-    strangers_.push_back({.guest = {std::move(connection)}, .address = std::move(address)});
-  }
-}
-
-void Lobby::make_room(const std::string& address) {
-  const auto is_his = [&](const Visitor& one) {
-    return !address.empty() && one.address == address;
-  };
-  if (std::cmp_greater_equal(std::ranges::count_if(strangers_, is_his), kMostOfAddress)) {
-    strangers_.erase(std::ranges::find_if(strangers_, is_his));
-  } else if (strangers_.size() >= kMostStrangers) {
-    strangers_.pop_front();
-  }
-}
-
-// A peer that proved itself waits; one that lies, leaves or says nothing for too long is sent away.
+// Who has proved itself waits.
 void Lobby::greet_strangers() {
-  for (auto next = strangers_.begin(); next != strangers_.end();) {
-    const auto one = next++;
-    auto& [connection, frames] = one->guest;
-    auto done = connection->write();
-    if (done) done = connection->read(frames);
-    if (done && connection->is_open()) {
-      const std::lock_guard lock(mutex_);
-      if (waiting_.size() < kMostStrangers) {
-        waiting_.splice(waiting_.end(), strangers_, one);
-        guest_is_here_.wake();
-      } else {
-        strangers_.erase(one);
-      }
-      continue;
-    }
-    const bool is_late = std::chrono::steady_clock::now() - one->since > kOpening;
-    if (done && !is_late) continue;
-    send_away(*one, done ? "the peer does not answer as an engine would" : done.error().detail);
-    strangers_.erase(one);
-  }
-}
-
-void Lobby::send_away(const Visitor& stranger, const std::string& why) {
-  if (lines_.allows())
-    log::warn("engine.sent_away",
-              {{"address", stranger.address.empty() ? "a Unix socket" : stranger.address},
-               {"because", why}});
+  std::list<Strangers::One> proven = strangers_.greet();
+  std::string complaint = strangers_.take_complaint();
   const std::lock_guard lock(mutex_);
-  complaint_ = why;
+  if (!complaint.empty()) complaint_ = std::move(complaint);
+  for (Strangers::One& one : proven) {
+    if (waiting_.size() >= Strangers::kMost) continue;
+    waiting_.push_back({.guest = {std::move(one.connection), std::move(one.frames)}});
+    guest_is_here_.wake();
+  }
 }
 
 // Those whom nobody wants yet are told so, and hear that the server is there.
@@ -173,23 +110,20 @@ void Lobby::keep_waiting() {
 // For whatever can be gone on with; also until the first deadline.
 void Lobby::wait() {
   std::vector<pollfd> polled{{wake_up_.descriptor(), POLLIN, 0},
-                             {is_out_of_descriptors_ ? -1 : listener_.get(), POLLIN, 0}};
+                             {strangers_.is_out_of_descriptors() ? -1 : listener_.get(), POLLIN, 0}};
   const auto add = [&polled](const Visitor& one) {
     const WireConnection& line = *one.guest.connection;
     polled.push_back({line.descriptor(),
                       static_cast<short>(POLLIN | (line.wants_write() ? POLLOUT : 0)), 0});
   };
-  std::ranges::for_each(strangers_, add);
+  strangers_.add_to(polled);
   auto limit = kGlance;
   {
     const std::lock_guard lock(mutex_);
     if (!waiting_.empty()) limit = std::min(limit, options_.ping_interval());
     if (wanted_ == 0) std::ranges::for_each(waiting_, add);
   }
-  if (!strangers_.empty()) {
-    const auto left = strangers_.front().since + kOpening - std::chrono::steady_clock::now();
-    limit = std::clamp(std::chrono::ceil<milliseconds>(left), milliseconds(1), limit);
-  }
+  limit = strangers_.patience(limit);
   ::poll(polled.data(), polled.size(), static_cast<int>(limit.count()));
   if (polled.front().revents != 0) wake_up_.reset();
 }

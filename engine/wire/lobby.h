@@ -11,10 +11,10 @@
 #include <thread>
 #include <vector>
 
-#include "base/log.h"
 #include "engine/wire/connection.h"
 #include "engine/wire/socket_channel.h"
 #include "engine/wire/socket_file.h"
+#include "engine/wire/strangers.h"
 #include "engine/wire/wake_up.h"
 
 namespace quire {
@@ -40,8 +40,6 @@ class Lobby {
   using Time = std::chrono::steady_clock::time_point;
   struct Visitor {
     Guest guest;
-    std::string address;  // of a Unix socket none
-    Time since = std::chrono::steady_clock::now();
     Time next_ping = {};  // of one who stands by
     bool was_told = false;
   };
@@ -49,23 +47,17 @@ class Lobby {
   static constexpr const char* kNobody = "no engine has dialled yet";
 
   void run();
-  void accept_all();
-  void make_room(const std::string& address);
   void greet_strangers();
   void keep_waiting();
-  void send_away(const Visitor& stranger, const std::string& why);
   void wait();
 
   const Descriptor listener_;
   const SocketFile file_;
-  const bool is_unix_;
   const SocketOptions options_;
   const WakeUp wake_up_;        // of the thread
   const WakeUp guest_is_here_;  // of those who want one
 
-  Visitors strangers_;                  // the thread's own; the longest here first
-  bool is_out_of_descriptors_ = false;  // so that a listener that cannot be served wakes nobody
-  log::Limit lines_{2};
+  Strangers strangers_;  // the thread's own
 
   std::mutex mutex_;                 // what follows
   Visitors waiting_;                 // have proved themselves; the longest here first

@@ -12,7 +12,8 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <memory>
+
+#include "base/host_names.h"
 
 namespace quire {
 namespace {
@@ -30,21 +31,11 @@ sockaddr_un unix_address(const std::string& path) {
   return address;
 }
 
-struct FreeAddresses {
-  void operator()(addrinfo* list) const { freeaddrinfo(list); }
-};
-using AddressList = std::unique_ptr<addrinfo, FreeAddresses>;
-
-Result<AddressList> resolve(const SocketAddress& address, int flags) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = flags;
-  addrinfo* found = nullptr;
-  const char* host = address.host.empty() ? nullptr : address.host.c_str();
-  const int failed = getaddrinfo(host, std::to_string(address.port).c_str(), &hints, &found);
-  if (failed != 0)
-    return Error{ErrorCode::unavailable, address.text() + ": " + gai_strerror(failed), {}};
-  return AddressList(found);
+// Of the program: what one attempt has found out, the next one goes on with.
+HostNames& host_names() {
+  static HostNames names(
+      [](const std::string& host, const std::string& port) { return look_up_now(host, port, 0); });
+  return names;
 }
 
 Descriptor new_socket(int family) {
@@ -135,7 +126,8 @@ void Descriptor::reset(int fd) {
   fd_ = fd;
 }
 
-Result<Descriptor> begin_connect(const SocketAddress& address) {
+Result<Descriptor> begin_connect(const SocketAddress& address,
+                                 std::chrono::milliseconds patience) {
   if (address.is_unix()) {
     Descriptor socket = new_socket(AF_UNIX);
     const sockaddr_un name = unix_address(address.path);
@@ -143,13 +135,16 @@ Result<Descriptor> begin_connect(const SocketAddress& address) {
       return system_error(address.text());
     return socket;
   }
-  auto found = resolve(address, 0);
-  if (!found) return found.error();
-  for (const addrinfo* one = found->get(); one != nullptr; one = one->ai_next) {
-    Descriptor socket = new_socket(one->ai_family);
+  bool is_last = false;
+  while (!is_last) {
+    const auto next = host_names().next(address.host, std::to_string(address.port), patience);
+    if (!next) return next.error();
+    is_last = next->is_last;
+    Descriptor socket = new_socket(next->address.family());
     if (!socket) continue;
     send_at_once(socket);
-    if (::connect(socket.get(), one->ai_addr, one->ai_addrlen) == 0 || errno == EINPROGRESS)
+    if (::connect(socket.get(), next->address.get(), next->address.size) == 0 ||
+        errno == EINPROGRESS)
       return socket;
   }
   return system_error(address.text());
@@ -164,12 +159,13 @@ std::string connect_error(int socket) {
 
 Result<Descriptor> listen_at(const SocketAddress& address) {
   if (address.is_unix()) return listen_at_path(address);
-  auto found = resolve(address, AI_PASSIVE);
+  const auto found = look_up_now(address.host, std::to_string(address.port), AI_PASSIVE);
   if (!found) return found.error();
-  Descriptor listener = new_socket((*found)->ai_family);
+  const HostAddress& name = found->front();
+  Descriptor listener = new_socket(name.family());
   const int on = 1;
   setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (::bind(listener.get(), (*found)->ai_addr, (*found)->ai_addrlen) != 0 ||
+  if (::bind(listener.get(), name.get(), name.size) != 0 ||
       ::listen(listener.get(), kBacklog) != 0)
     return system_error(address.text());
   return listener;

@@ -2,6 +2,7 @@
 // Where an engine in another process is reached, and the sockets that lead there. All of them are
 // non-blocking and not inherited by child processes.
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -44,8 +45,10 @@ class Descriptor {
 };
 
 // Connecting may still be under way: the socket becomes writable when it has ended, and
-// connect_error() says how.
-Result<Descriptor> begin_connect(const SocketAddress& address);
+// connect_error() says how. Of a name with several addresses each attempt takes the next one. Error
+// overloaded: after so long the name is still being looked up; to be tried again.
+Result<Descriptor> begin_connect(const SocketAddress& address,
+                                 std::chrono::milliseconds patience = std::chrono::milliseconds(20));
 std::string connect_error(int socket);  // empty: none
 
 // A stale Unix socket without a listener is replaced; anything else at its path is left alone.

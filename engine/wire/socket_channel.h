@@ -27,6 +27,8 @@ struct SocketOptions {
     using std::chrono::milliseconds;
     return std::clamp<milliseconds>(silence / 4, milliseconds(1), milliseconds(5000));
   }
+  // Called on the front end's side when it gives an engine up that says nothing: its process may hang.
+  std::function<void()> on_silence = {};
   // Of TCP; null: plain. What crosses a Unix socket stays on this machine and is never encrypted.
   std::shared_ptr<const TlsContext> tls = {};
 };
@@ -50,7 +52,8 @@ class SocketEngineEnd : public EngineEnd {
   // From here on front ends are told to go elsewhere, and new ones are not taken. What runs goes
   // on. Any thread, as the other.
   virtual void leave() = 0;
-  virtual int num_live() = 0;  // requests that have not ended
+  // Requests that have not ended, or whose end has yet to be sent.
+  virtual int num_live() = 0;
 };
 
 struct SocketEngineOptions {

@@ -83,7 +83,7 @@ class SocketClientEnd final : public ClientEnd {
       if (was_open || (why.code == ErrorCode::unauthorized && lobby_ == nullptr)) {
         deliver(EngineDead{{}, address_.text() + ": " + why.detail});
         said_.clear();
-      } else if (said_ != why.detail) {
+      } else if (said_ != why.detail && (said_.empty() || why.code != ErrorCode::overloaded)) {
         said_ = why.detail;
         deliver(StartupProgress{"waiting for " + address_.text() + ": " + why.detail, 0});
       }
@@ -134,11 +134,13 @@ class SocketClientEnd final : public ClientEnd {
       // While this side was busy or stood still, nobody was silent.
       if (now - std::exchange(listened, now) > 2 * interval) listens_since = now;
       if (connection.is_open() &&
-          now - std::max(connection.last_heard(), listens_since) > options_.silence)
+          now - std::max(connection.last_heard(), listens_since) > options_.silence) {
+        if (options_.on_silence) options_.on_silence();
         return {ErrorCode::timeout,
                 "the engine has not answered for " + std::to_string(options_.silence.count()) +
                     " ms (SocketOptions::silence)",
                 {}};
+      }
       if (connection.is_open() && now >= next_ping) {
         connection.queue(kPing);
         next_ping = now + interval;

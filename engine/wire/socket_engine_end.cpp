@@ -3,7 +3,6 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <condition_variable>
 #include <iterator>
 #include <list>
@@ -16,10 +15,10 @@
 #include "base/log.h"
 #include "engine/wire/config_difference.h"
 #include "engine/wire/front_end_peer.h"
-#include "engine/wire/pieces.h"
 #include "engine/wire/socket_channel.h"
 #include "engine/wire/socket_file.h"
 #include "engine/wire/socket_source.h"
+#include "engine/wire/strangers.h"
 #include "engine/wire/wake_up.h"
 
 namespace quire {
@@ -33,7 +32,7 @@ constexpr milliseconds kLastWords{1000};  // to send what waits when the engine 
 constexpr milliseconds kFirstPause{50};   // before an address is dialled again
 constexpr milliseconds kLongestPause{2000};
 constexpr std::size_t kBytesAhead = 4 << 20;  // encoded for a peer, not yet sent
-constexpr std::size_t kMaxPeers = 64;
+constexpr std::size_t kMaxPeers = 64;  // who have proved the secret
 
 // An address that is dialled until a front end is there, and again when it has gone.
 struct Dial {
@@ -42,6 +41,8 @@ struct Dial {
   Clock::time_point next = Clock::now();
   milliseconds pause = kFirstPause;
   std::string said = {};  // why it failed, once for each reason
+
+  void greeted() { pause = kFirstPause, said.clear(); }
 };
 
 class End final : public SocketEngineEnd {
@@ -49,7 +50,9 @@ class End final : public SocketEngineEnd {
   End(std::optional<Descriptor> listener, SocketEngineOptions options)
       : options_(std::move(options)),
         listener_(std::move(listener)),
-        file_(options_.listen.value_or(SocketAddress())) {
+        file_(options_.listen.value_or(SocketAddress())),
+        strangers_(WireConnection::Role::engine, options_.listen && options_.listen->is_unix(),
+                   options_.socket) {
     for (const SocketAddress& address : options_.dial) dials_.push_back({address});
     thread_ = std::thread([this] { run(); });
   }
@@ -118,7 +121,7 @@ class End final : public SocketEngineEnd {
   int num_live() override {
     const std::lock_guard lock(mutex_);
     std::size_t sum = 0;
-    for (const FrontEndPeer& peer : peers_) sum += peer.live().size();
+    for (const FrontEndPeer& peer : peers_) sum += peer.num_live();
     return static_cast<int>(sum);
   }
 
@@ -144,7 +147,12 @@ class End final : public SocketEngineEnd {
         if (closed_ && !end) end = Clock::now() + kLastWords;
         takes_peers = !closed_ && !leaving_;
       }
-      if (takes_peers) dial_due();
+      if (takes_peers) {
+        dial_due();
+        greet_strangers();
+      } else {
+        strangers_.clear();
+      }
       bool all_sent = true;
       for (auto peer = peers_.begin(); peer != peers_.end();) {
         const auto ok = serve(*peer);
@@ -165,8 +173,10 @@ class End final : public SocketEngineEnd {
 
   void wait(bool takes_peers) {
     const bool listens = takes_peers && listener_;
+    const bool can_accept = listens && !strangers_.is_out_of_descriptors();
     polled_.assign({pollfd{wake_up_.descriptor(), POLLIN, 0},
-                    pollfd{listens && !is_out_of_descriptors_ ? listener_->get() : -1, POLLIN, 0}});
+                    pollfd{can_accept ? listener_->get() : -1, POLLIN, 0}});
+    strangers_.add_to(polled_);
     auto until = Clock::now() + kGlance;
     for (const FrontEndPeer& peer : peers_) {
       const bool writes = peer.connection.wants_write();
@@ -178,18 +188,21 @@ class End final : public SocketEngineEnd {
     }
     const auto left = std::chrono::ceil<milliseconds>(until - Clock::now());
     ::poll(polled_.data(), polled_.size(),
-           static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+           static_cast<int>(strangers_.patience(std::max(left, milliseconds(1))).count()));
     if (polled_[0].revents != 0) wake_up_.reset();
-    if (polled_[1].revents != 0 || (listens && is_out_of_descriptors_)) accept();
+    if (polled_[1].revents != 0 || (listens && !can_accept)) strangers_.accept_all(*listener_);
   }
 
-  void accept() {
-    while (auto connection = accept_connection(*listener_, options_.listen->is_unix(),
-                                               WireConnection::Role::engine, options_.socket)) {
-      if (peers_.size() >= kMaxPeers) continue;  // closes it
-      add_peer(std::move(*connection), -1);
+  void greet_strangers() {
+    for (Strangers::One& one : strangers_.greet()) {
+      if (peers_.size() >= kMaxPeers) {
+        log::warn("engine.front_end_refused",
+                  {{"engine", options_.rank},
+                   {"because", std::to_string(kMaxPeers) + " front ends have it"}});
+        continue;  // closes it
+      }
+      add_peer(std::move(*one.connection), -1).frames = std::move(one.frames);
     }
-    is_out_of_descriptors_ = errno == EMFILE || errno == ENFILE;
   }
 
   void dial_due() {
@@ -201,12 +214,14 @@ class End final : public SocketEngineEnd {
         one.has_peer = true;
         add_peer(std::move(*connection), static_cast<int>(i));
       } else {
-        lost(one, connection.error().detail);
+        // A name that is still looked up is no news yet.
+        const Error& error = connection.error();
+        lost(one, error.code == ErrorCode::overloaded ? one.said : error.detail);
       }
     }
   }
 
-  void lost(Dial& dial, const std::string& why) {
+  void lost(Dial& dial, std::string why) {  // a copy: it may be what was said before
     dial.has_peer = false;
     dial.next = Clock::now() + dial.pause;
     dial.pause = std::min(dial.pause * 2, kLongestPause);
@@ -216,7 +231,7 @@ class End final : public SocketEngineEnd {
                                                {"because", why}});
   }
 
-  void add_peer(WireConnection connection, int dialled) {
+  FrontEndPeer& add_peer(WireConnection connection, int dialled) {
     // Requests of a peer that has gone may still be in the engine: its slot is taken again last.
     const auto is_taken = [this](std::uint64_t slot) {
       return std::ranges::any_of(peers_, [slot](const auto& peer) { return peer.slot == slot; });
@@ -225,17 +240,18 @@ class End final : public SocketEngineEnd {
       last_slot_ = (last_slot_ + 1) % FrontEndPeer::kNumSlots;
     } while (is_taken(last_slot_));
     const std::lock_guard lock(mutex_);
-    peers_.emplace_back(std::move(connection), last_slot_).dialled = dialled;
+    FrontEndPeer& peer = peers_.emplace_back(std::move(connection), last_slot_);
+    peer.dialled = dialled;
+    return peer;
   }
 
   // What can be done for a peer without waiting. Error: it has gone, or must.
   Result<void> serve(FrontEndPeer& peer) {
     WireConnection& connection = peer.connection;
-    // First, so that a peer that is refused for what it says can say of whom.
     if (!connection.is_open()) {
-      if (auto ok = connection.write(); !ok) return ok;
+      if (auto ok = connection.write(); !ok) return ok;  // first, as to strangers
     }
-    frames_.clear();
+    frames_ = std::exchange(peer.frames, {});
     const auto read = connection.read(frames_);
     for (const std::string& frame : frames_) {
       if (frame == kPing) {
@@ -261,7 +277,10 @@ class End final : public SocketEngineEnd {
     if (now - connection.last_heard() > 6 * options_.socket.silence)
       return Error{ErrorCode::timeout, "the front end has fallen silent", {}};
     queue_events(peer);
-    return connection.write();
+    const auto written = connection.write();
+    const std::lock_guard lock(mutex_);
+    peer.has_unsent = connection.queued_bytes() > 0 || connection.wants_write();
+    return written;
   }
 
   void queue_events(FrontEndPeer& peer) {
@@ -273,26 +292,14 @@ class End final : public SocketEngineEnd {
       if (!peer.greeted && hello_) {
         events.emplace_back(*hello_);
         peer.greeted = true;
-        if (peer.dialled >= 0) greeted(dials_[static_cast<std::size_t>(peer.dialled)]);
+        if (peer.dialled >= 0) dials_[static_cast<std::size_t>(peer.dialled)].greeted();
       }
       std::ranges::move(peer.take_outbox(), std::back_inserter(events));
+      peer.has_unsent = peer.has_unsent || !events.empty();
       leaves = std::exchange(peer.says_leaving, false);
     }
-    for (EngineEvent& event : events) {
-      if (auto* step = std::get_if<StepOutput>(&event)) {
-        for (const std::string& frame :
-             encode_in_pieces(std::move(*step), peer.connection.opened_at()))
-          peer.connection.queue(frame);
-      } else {
-        peer.connection.queue(encode(event, peer.connection.opened_at()));
-      }
-    }
+    for (EngineEvent& event : events) peer.queue(std::move(event));
     if (leaves) peer.connection.queue(kLeaving);
-  }
-
-  static void greeted(Dial& dial) {
-    dial.pause = kFirstPause;
-    dial.said.clear();
   }
 
   void handle(FrontEndPeer& peer, Command command) {
@@ -351,7 +358,6 @@ class End final : public SocketEngineEnd {
 
   const SocketEngineOptions options_;
   const std::optional<Descriptor> listener_;
-  bool is_out_of_descriptors_ = false;  // then the listener stays ready, and is asked now and then
   const SocketFile file_;
   WakeUp wake_up_;
 
@@ -368,6 +374,7 @@ class End final : public SocketEngineEnd {
 
   // The thread's own.
   std::vector<Dial> dials_;
+  Strangers strangers_;
   std::vector<std::string> frames_;
   std::vector<pollfd> polled_;
   std::uint64_t last_slot_ = 0;

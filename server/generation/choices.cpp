@@ -12,6 +12,7 @@
 #include "base/task_group.h"
 #include "server/generation/request_params.h"
 #include "server/http/share_refusal.h"
+#include "server/metrics/rejection.h"
 #include "server/model_name.h"
 
 namespace quire {
@@ -199,12 +200,12 @@ Result<void> check_room(const openapi::GenerationRequest& request, std::size_t p
   const auto now = FairShare::Clock::now();
   const auto room = app.engines.check_room(wanted);
   if (!room && room.error().code == ErrorCode::overloaded) {
-    app.metrics.request_rejected();
+    app.metrics.request_rejected(why_rejected(app.engines, {}));
     app.shares.turned_away(exchange.client(), now);
   }
   if (!room || app.shares.allows(exchange.client(), wanted, app.engines.num_free(), now))
     return room;
-  app.metrics.request_rejected();
+  app.metrics.request_rejected(Rejection::queue_full);
   return share_refusal();
 }
 
@@ -260,7 +261,7 @@ Result<void> submit_prompt(const ChoicePlan& plan,
     auto generation = app.engines.submit(std::move(add), exchange.engine());
     if (!generation) {
       if (generation.error().code == ErrorCode::overloaded) {
-        app.metrics.request_rejected();
+        app.metrics.request_rejected(why_rejected(app.engines, exchange.engine()));
         app.shares.turned_away(exchange.client(), FairShare::Clock::now());
       }
       return generation.error();

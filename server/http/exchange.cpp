@@ -143,6 +143,15 @@ Error Exchange::spelled(Error error) const {
   return {error.code, spelling_(std::move(error.detail)), spelling_(std::move(error.field))};
 }
 
+Exchange::~Exchange() {
+  if (replies_ != nullptr && status_ != 0) --*replies_;
+}
+
+void Exchange::begin_reply(int status) {
+  if (replies_ != nullptr && status_ == 0) ++*replies_;
+  status_ = status;
+}
+
 awaitable<void> Exchange::reply(Reply reply) {
   if (spelling_ && !reply.error.empty()) {
     reply.error = spelling_(std::move(reply.error));
@@ -151,7 +160,7 @@ awaitable<void> Exchange::reply(Reply reply) {
   if (error_form_ && !reply.error.empty()) {
     reply.body = error_form_(reply.status, reply.error, id_);
   }
-  status_ = reply.status;
+  begin_reply(reply.status);
   reply_bytes_ = reply.body.size();
   if (reader_.is_unfinished()) close_after();
   end();
@@ -164,7 +173,7 @@ awaitable<void> Exchange::reply(Reply reply) {
 }
 
 SseWriter& Exchange::begin_sse() {
-  status_ = 200;
+  begin_reply(200);
   const bool chunked = request_.version >= 11;
   if (!chunked) request_.keep_alive = false;
   const Reply reply{.content_type = "text/event-stream; charset=utf-8"};

@@ -1,6 +1,7 @@
 #pragma once
 // One request and its reply, as a handler sees them.
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -45,6 +46,9 @@ class Exchange {
  public:
   // `reader` has read the head.
   Exchange(Connection& connection, RequestReader& reader, HttpRequest request);
+  ~Exchange();
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
 
   const HttpRequest& request() const { return request_; }
   const std::string& id() const { return id_; }  // the client's X-Request-Id, or made up
@@ -91,6 +95,9 @@ class Exchange {
   void set_transfer_name(std::string name) { transfer_name_ = std::move(name); }
   const std::string& transfer_name() const { return transfer_name_; }
 
+  // Counts among the replies that are written, from the head on until this ends.
+  void count_reply(std::atomic<int>& replies) { replies_ = &replies; }
+
   // Called once, before the last bytes leave: what it counts, the client finds counted.
   void before_end(std::function<void()> call) { before_end_ = std::move(call); }
   void end();  // for a reply that did not come to its last bytes
@@ -130,6 +137,7 @@ class Exchange {
 
  private:
   std::string head(const Reply& reply, std::string_view framing) const;
+  void begin_reply(int status);
 
   Connection& connection_;
   RequestReader& reader_;
@@ -144,6 +152,7 @@ class Exchange {
   std::string push_name_, fetch_params_, transfer_name_;
   int status_ = 0;
   std::size_t request_bytes_ = 0, reply_bytes_ = 0;
+  std::atomic<int>* replies_ = nullptr;
   bool probes_only_ = false;
   bool written_ = true;
   std::function<void()> before_end_;

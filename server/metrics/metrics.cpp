@@ -7,6 +7,7 @@
 
 #include "server/metrics/http_metrics.h"
 #include "server/metrics/metric_families.h"
+#include "server/metrics/metric_rows.h"
 #include "server/metrics/process_metrics.h"
 
 namespace quire {
@@ -16,13 +17,16 @@ struct Metrics::Impl {
       : options(std::move(o)),
         http(registry),
         connections(gauge(registry, "quire:http_connections", "Open client connections", {})),
-        rejections(counter(registry, "vllm:admission_rejections_total",
-                           "Requests refused because the queue was full",
-                           {{"model_name", options.model_name},
-                            {"engine", "0"},
-                            {"reason", "max_num_queued_reqs"}})) {
+        queue_full(rejections("max_num_queued_reqs")),
+        no_engine(rejections("engine_unavailable")) {
     gauge(registry, "quire:build_info", "The server's version", {{"version", options.version}})
         .Set(1);
+  }
+
+  prometheus::Counter& rejections(const char* reason) {
+    return counter(registry, "vllm:admission_rejections_total",
+                   "Requests refused because the queue was full, or no engine was ready",
+                   {{"model_name", options.model_name}, {"engine", "0"}, {"reason", reason}});
   }
 
   EngineMetrics& engine(EngineId id) { return *engines.at(id.value); }
@@ -31,7 +35,8 @@ struct Metrics::Impl {
   prometheus::Registry registry;
   HttpMetrics http;
   prometheus::Gauge& connections;
-  prometheus::Counter& rejections;
+  prometheus::Counter& queue_full;
+  prometheus::Counter& no_engine;
   ProcessMetrics process;
   std::map<std::uint32_t, std::unique_ptr<EngineMetrics>> engines;  // complete before it is read
 };
@@ -79,6 +84,16 @@ void Metrics::observe_step(EngineId engine, const EngineStats& stats) {
   impl_->engine(engine).observe(stats);
 }
 
+void Metrics::observe_waiting(EngineId engine, const EngineStats& stats) {
+  for (const StatRow& row : stat_rows()) {
+    if (!std::string_view(row.name).starts_with("vllm:num_requests_waiting")) continue;
+    Labels labels{{"model_name", impl_->options.model_name},
+                  {"engine", std::to_string(engine.value)}};
+    if (row.label != nullptr) labels.emplace(row.label, row.label_value);
+    gauge(impl_->registry, row.name, row.help, labels).Set(row.value(stats));
+  }
+}
+
 void Metrics::observe_up(EngineId engine, bool is_up) {
   gauge(impl_->registry, "quire:engine_up", "1 while the engine takes requests",
         {{"model_name", impl_->options.model_name}, {"engine", std::to_string(engine.value)}})
@@ -105,7 +120,9 @@ void Metrics::request_done(EngineId engine, const RequestSample& sample) {
   impl_->engine(engine).observe(sample);
 }
 
-void Metrics::request_rejected() { impl_->rejections.Increment(); }
+void Metrics::request_rejected(Rejection why) {
+  (why == Rejection::queue_full ? impl_->queue_full : impl_->no_engine).Increment();
+}
 
 void Metrics::observe_http(const HttpSample& sample) {
   impl_->http.observe(sample);

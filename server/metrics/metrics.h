@@ -50,6 +50,9 @@ struct HttpSample {
   std::size_t response_bytes = 0;  // likewise, where its length was declared; of streams 0
 };
 
+// Why a request was not taken.
+enum class Rejection : std::uint8_t { queue_full, no_engine };
+
 class Metrics {
  public:
   struct Options {
@@ -72,6 +75,9 @@ class Metrics {
 
   void observe_step(EngineId engine, const EngineStats& stats);
   void observe_up(EngineId engine, bool is_up);  // also before it was added
+  // Of the stats how many requests wait: those that wait for an engine's return come and go without
+  // a step.
+  void observe_waiting(EngineId engine, const EngineStats& stats);
   struct PromptTokens {
     int all = 0;
     int cached = 0;    // of all
@@ -80,7 +86,7 @@ class Metrics {
   void prompt_done(EngineId engine, const PromptTokens& tokens, double to_first_token);
   void observe_token_gap(EngineId engine, double seconds);
   void request_done(EngineId engine, const RequestSample& sample);
-  void request_rejected();  // the queue was full
+  void request_rejected(Rejection why);
 
   // Of every HTTP reply but those of probes and scrapes. Handlers and methods are few.
   void observe_http(const HttpSample& sample);

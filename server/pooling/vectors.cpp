@@ -11,6 +11,7 @@
 #include "server/generation/choices.h"
 #include "server/http/share_refusal.h"
 #include "server/metrics/choice_tracker.h"
+#include "server/metrics/rejection.h"
 #include "server/routes/routes.h"
 
 namespace quire {
@@ -81,7 +82,7 @@ bool has_share(const Exchange& exchange, AppState& app) {
 
 void count_refusal(const Error& error, const Exchange& exchange, AppState& app) {
   if (error.code != ErrorCode::overloaded) return;
-  app.metrics.request_rejected();
+  app.metrics.request_rejected(why_rejected(app.engines, exchange.engine()));
   app.shares.turned_away(exchange.client(), FairShare::Clock::now());
 }
 
@@ -148,7 +149,7 @@ awaitable<Result<Vectors>> run_all(std::vector<PooledPrompt> prompts,
     const bool wants_more = next < prompts.size() && running.size() < window(app);
     const bool may_have_more = wants_more && has_share(exchange, app);
     if (wants_more && !may_have_more && running.empty()) {
-      app.metrics.request_rejected();
+      app.metrics.request_rejected(Rejection::queue_full);
       co_return share_refusal();
     }
     if (may_have_more) {

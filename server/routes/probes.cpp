@@ -128,6 +128,8 @@ awaitable<void> get_metrics(Exchange& exchange, AppState& app) {
   for (int i = 0; i < app.engines.num_engines(); ++i) {
     const EngineId engine{static_cast<std::uint32_t>(i)};
     app.metrics.observe_up(engine, app.engines.is_up(engine));
+    if (app.engines.has_started())
+      app.metrics.observe_waiting(engine, app.engines.stats(engine));
   }
   Reply reply{.body = app.metrics.render(),
               .content_type = "text/plain; version=0.0.4; charset=utf-8"};

@@ -122,6 +122,9 @@ with Server(QUIRE, MODEL, *COMMON, "--engine-processes", "--engine-restarts", "2
     os.kill(children(server.process.pid)[0], signal.SIGKILL)  # once more than is allowed
     time.sleep(1.5)
     check("an engine that dies too often is given up", sorted(children(server.process.pid)) == [1])
+    check("who asks for it is refused", asking_for(server, "0") == 503)
+    refused = dict(re.findall(r'^vllm:admission_rejections_total\{.*reason="(\w+)".*\} (\d+)', server.ask("/metrics"), re.M))
+    check(f"for want of an engine, not of room: {refused}", refused == {"engine_unavailable": "1", "max_num_queued_reqs": "0"})
     check("the other one serves on", load(server, 8) == undisturbed)
     eventually("all blocks are free again", lambda: server.metric("vllm:kv_cache_usage_perc") == 0)
     last = children(server.process.pid)
@@ -139,6 +142,19 @@ with Server(QUIRE, MODEL, *COMMON[:-2], "--engine-processes") as server:
         texts = running.result(timeout=60)
     check(f"requests of the only engine wait until it is back: {texts}", texts == undisturbed)
 
+with Server(QUIRE, MODEL, *COMMON, "--engine-processes", "--engine-timeout", "1") as server:
+    first = children(server.process.pid)
+    server.process.send_signal(signal.SIGSTOP)  # the server stands still, and the engines wait for it
+    time.sleep(3)
+    server.process.send_signal(signal.SIGCONT)
+    check("requests behind that are answered", load(server, 2) == undisturbed[:2])
+    time.sleep(3)
+    check("no engine was taken for one that hangs", children(server.process.pid) == first)
+    os.kill(first[1], signal.SIGSTOP)
+    eventually("an engine that hangs is replaced", lambda: children(server.process.pid).get(1, first[1]) != first[1])
+    eventually("and is back", lambda: asking_for(server, "1") == 200)
+    check("the other one is the same", children(server.process.pid)[0] == first[0])
+
 folder = tempfile.TemporaryDirectory()
 os.environ["XDG_RUNTIME_DIR"] = folder.name
 server = Server(QUIRE, MODEL, *COMMON, "--engine-processes").__enter__()
@@ -150,6 +166,13 @@ eventually("engines end with a server that is killed", lambda: not any(is_alive(
 with Server(QUIRE, MODEL, *COMMON, "--engine-processes"):
     check("the next server removes what it has left", left not in os.listdir(folder.name))
 check("and nothing is left of the next one", not os.listdir(folder.name))
+
+with tempfile.TemporaryDirectory() as parent:
+    os.environ["XDG_RUNTIME_DIR"] = os.path.join(parent, "d" * 90)
+    os.mkdir(os.environ["XDG_RUNTIME_DIR"])
+    with Server(QUIRE, MODEL, *COMMON, "--engine-processes") as server:
+        check("no socket has a name in so long a folder, and engines meet elsewhere", answer(server) == expected)
+os.environ.pop("XDG_RUNTIME_DIR")
 
 began = time.monotonic()
 failed = subprocess.run([QUIRE, "serve", MODEL, "--port", "0", "--host", "127.0.0.1", "--device", "cpu", "--engine-processes",

@@ -189,8 +189,37 @@ def stop_under_text_work(quire):
             thread.join()
 
 
+def stop_while_answer_is_read(quire):
+    """Slowly, so that its last byte is read long after the engine has made its last token."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = folder + "/q.sock"  # holds less of an answer than TCP does
+        server = subprocess.Popen([quire, "serve", MODEL, *BASE, "--uds", path], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        try:
+            check("it listens", any(path in line for line in server.stdout))
+            body = json.dumps({"prompt": "one", "max_tokens": 3000, "ignore_eos": True, "logprobs": 5}).encode()
+            with socket.socket(socket.AF_UNIX) as reader, socket.socket(socket.AF_UNIX) as idle:
+                for one in (reader, idle):
+                    one.settimeout(60)
+                    one.connect(path)
+                reader.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                               b"Content-Length: %d\r\n\r\n" % len(body) + body)
+                answer = reader.recv(100)
+                server.terminate()
+                check("a connection without a request is closed at once", idle.recv(1) == b"")
+                time.sleep(4)
+                check("the server waits for who reads", server.poll() is None)
+                while more := reader.recv(65536):
+                    answer += more
+            head, _, rest = answer.partition(b"\r\n\r\n")
+            length = int(re.search(rb"Content-Length: (\d+)", head)[1])
+            check(f"the answer is whole: {len(rest)} bytes of {length}", len(rest) == length)
+            check("and then it ends", server.wait(timeout=30) == 0)
+        finally:
+            server.kill()
+
+
 def main():
-    for test in (closed_log, unread_log, hang_up, hang_up_without_terminal, unix_socket, stop_under_text_work, reload_certificate):
+    for test in (closed_log, unread_log, hang_up, hang_up_without_terminal, unix_socket, stop_under_text_work, stop_while_answer_is_read, reload_certificate):
         test(sys.argv[1])
         print("ok:", test.__name__, flush=True)
 

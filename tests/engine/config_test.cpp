@@ -55,6 +55,15 @@ TEST_CASE("Values out of range and flags without effect are refused by name") {
        }},
       {"KvEventsConfig::replay_endpoint",
        [](EngineConfig& c) { c.kv_events.replay_endpoint = "tcp://*:5558"; }},
+      {"KvEventsConfig::endpoint",
+       [](EngineConfig& c) { c.kv_events.endpoint = "tcp://*:99999"; }},
+      {"KvEventsConfig::endpoint", [](EngineConfig& c) { c.kv_events.endpoint = "tcp://host"; }},
+      {"KvEventsConfig::replay_endpoint",
+       [](EngineConfig& c) {
+         c.kv_events.endpoint = "tcp://*:5557";
+         c.kv_events.replay_endpoint = "tcp://*:65535";
+         c.parallel.data_parallel_size = 2;  // the second one's is 65536
+       }},
       {"KvEventsConfig::hash_seed", [](EngineConfig& c) { c.kv_events.hash_seed = "0"; }},
       {"KvEventsConfig::int_hashes=false", [](EngineConfig& c) { c.kv_events.int_hashes = false; }},
       {"KvEventsConfig::high_water_mark", [](EngineConfig& c) { c.kv_events.high_water_mark = 5; }},

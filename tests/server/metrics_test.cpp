@@ -196,7 +196,7 @@ TEST_CASE("series may be written from many threads while they are read", "[base]
       for (int i = 0; i < 500; ++i) {
         metrics->observe_http({.handler = "/v1/models", .method = "GET", .status = 200, .seconds = 0.01,
                                .request_bytes = 10, .response_bytes = 20});
-        metrics->request_rejected();
+        metrics->request_rejected(Rejection::queue_full);
       }
     });
   }

@@ -13,6 +13,8 @@
 #include <cerrno>
 #include <utility>
 
+#include "engine/kv_transfer/plane/begin_line.h"
+
 namespace quire {
 namespace {
 
@@ -156,9 +158,8 @@ void ByteLine::hang_up() { ::shutdown(socket_->fd(), SHUT_RDWR); }
 awaitable<std::unique_ptr<ByteLine>> connect_line(asio::any_io_executor executor,
                                                   SocketAddress address,
                                                   std::chrono::nanoseconds silence) {
-  auto socket = begin_connect(address);
-  if (!socket) throw lost(socket.error().detail);
-  auto line = std::make_unique<ByteLine>(executor, std::move(*socket), silence);
+  Descriptor socket = co_await begin_line(address, silence);
+  auto line = std::make_unique<ByteLine>(executor, std::move(socket), silence);
   co_await line->connected();
   co_return line;
 }

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/log.h"
+#include "engine/kv_transfer/plane/begin_line.h"
 #include "engine/kv_transfer/quire/receiver_link.h"
 
 namespace quire {
@@ -32,10 +33,9 @@ std::shared_ptr<KvReceiver::Link> KvReceiver::idle_link(const SocketAddress& add
 
 awaitable<std::shared_ptr<KvReceiver::Link>> KvReceiver::connect(
     const SocketAddress& address, std::chrono::nanoseconds patience) {
-  auto socket = begin_connect(address);
-  if (!socket) throw KvLost(KvLossReason::peer_lost, socket.error().detail);
+  Descriptor socket = co_await begin_line(address, options_.silence);
   const auto executor = co_await asio::this_coro::executor;
-  const auto link = std::make_shared<Link>(executor, address, std::move(*socket), options_.silence);
+  const auto link = std::make_shared<Link>(executor, address, std::move(socket), options_.silence);
   co_await link->line.connected();
   const std::string hello = encode_kv(KvHello());
   co_await link->line.send(KvFrameType::hello, 0, hello);

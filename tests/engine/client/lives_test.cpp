@@ -245,10 +245,14 @@ std::vector<RequestId> added(EngineEnd& engine) {
   return ids;
 }
 
-// The second one first: nothing moves to it.
-awaitable<void> lose_all(PlayedGroup& played) {
+awaitable<void> lose_second(PlayedGroup& played) {
   played.engines[1]->publish(EngineDead{{}, "it is gone"});
   co_await eventually([&] { return !played.group->progress().empty(); });
+}
+
+// The second one first: nothing moves to it.
+awaitable<void> lose_all(PlayedGroup& played) {
+  co_await lose_second(played);
   played.engines[0]->publish(EngineDead{{}, "it is gone"});
   co_await eventually([&] { return played.group->state() == EngineGroupState::starting; });
 }
@@ -257,12 +261,15 @@ TEST_CASE("with no engine left a request waits for one that comes back", "[engin
   run(2, [](asio::any_io_executor pool) -> awaitable<void> {
     PlayedGroup played(pool);
     co_await played.start();
-    auto waiting = played.group->submit(request_of({1}, 1), EngineId{0});
-    auto left = played.group->submit(request_of({2}, 1), EngineId{0});
+    co_await lose_second(played);
+    auto waiting = played.group->submit(request_of({1}, 1));
+    auto left = played.group->submit(request_of({2}, 1));
     REQUIRE(waiting.has_value());
     REQUIRE(left.has_value());
     co_await lose_all(played);
     left->cancel();
+    CHECK(played.group->num_live() == 1);
+    CHECK(played.group->stats(EngineId{0}).num_waiting == 1);
     for (auto& engine : played.engines) added(*engine);
     played.begin(1);
     std::vector<RequestId> handed;
@@ -272,6 +279,52 @@ TEST_CASE("with no engine left a request waits for one that comes back", "[engin
     });
     CHECK(handed == std::vector{waiting->id()});
     played.finish(1, waiting->id());
+    const RequestOutput all = co_await read_to_end(*waiting);
+    CHECK(all.finish_reason == FinishReason::length);
+  });
+}
+
+TEST_CASE("who asks for an engine by its number waits for that one", "[engine][client][retry]") {
+  run(2, [](asio::any_io_executor pool) -> awaitable<void> {
+    PlayedGroup played(pool);
+    co_await played.start();
+    auto waiting = played.group->submit(request_of({1}, 1), EngineId{0});
+    REQUIRE(waiting.has_value());
+    added(*played.engines[0]);
+    played.engines[0]->publish(EngineDead{{}, "it is gone"});
+    co_await eventually([&] { return !played.group->is_up(EngineId{0}); });
+    CHECK(played.group->num_live() == 1);
+    CHECK(added(*played.engines[1]).empty());
+    played.begin(0);
+    std::vector<RequestId> handed;
+    co_await eventually([&] {
+      for (const RequestId id : added(*played.engines[0])) handed.push_back(id);
+      return !handed.empty();
+    });
+    CHECK(handed == std::vector{waiting->id()});
+    played.finish(0, waiting->id());
+    const RequestOutput all = co_await read_to_end(*waiting);
+    CHECK(all.finish_reason == FinishReason::length);
+  });
+}
+
+TEST_CASE("a drain waits for those who wait for an engine's return", "[engine][client][retry]") {
+  run(2, [](asio::any_io_executor pool) -> awaitable<void> {
+    PlayedGroup played(pool);
+    co_await played.start();
+    co_await lose_second(played);
+    auto waiting = played.group->submit(request_of({1}, 1));
+    REQUIRE(waiting.has_value());
+    co_await lose_all(played);
+    added(*played.engines[0]);
+    std::thread returning([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      played.begin(0);
+      while (added(*played.engines[0]).empty()) std::this_thread::yield();
+      played.finish(0, waiting->id());
+    });
+    co_await played.group->drain(Clock::now() + std::chrono::seconds(20));
+    returning.join();
     const RequestOutput all = co_await read_to_end(*waiting);
     CHECK(all.finish_reason == FinishReason::length);
   });
@@ -330,10 +383,10 @@ TEST_CASE("it does not wait for ever, nor beyond the server", "[engine][client][
       options.orphan_patience = std::chrono::milliseconds(drains ? 60'000 : 20);
       PlayedGroup played(pool, options);
       co_await played.start();
-      auto waiting = played.group->submit(request_of({1}, 1), EngineId{0});
+      co_await lose_second(played);
+      auto waiting = played.group->submit(request_of({1}, 1));
       REQUIRE(waiting.has_value());
       co_await lose_all(played);
-      CHECK(played.group->num_live() == 0);
       if (drains) co_await played.group->drain(Clock::now());
       const RequestOutput end = co_await read_to_end(*waiting);
       CHECK(end.finish_reason == FinishReason::error);

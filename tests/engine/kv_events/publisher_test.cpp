@@ -3,6 +3,8 @@
 #include <zmq.h>
 
 #include <catch2/catch.hpp>
+#include <chrono>
+#include <thread>
 
 #include "base/error.h"
 
@@ -130,6 +132,25 @@ TEST_CASE("Replay sends what is kept from a number on, then the end mark") {
   }
 }
 
+TEST_CASE("All that is kept is replayed, however much it is and however late it is read") {
+  constexpr int kBatches = 6000;
+  KvEventPublisher publisher(loopback(), {});
+  for (int i = 0; i < kBatches; ++i) publisher.publish(removal(i % 128));
+  Client dealer(ZMQ_DEALER, publisher.replay_endpoint());
+  // It stops reading after the first, while the socket fills.
+  dealer.send({"", big_endian(kBatches - 1)});
+  REQUIRE(dealer.receive().size() == 3);
+  REQUIRE(dealer.receive().size() == 3);
+  dealer.send({"", big_endian(0)});
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  int count = 0;
+  for (auto frames = dealer.receive(); frames.size() == 3; frames = dealer.receive(), ++count) {
+    if (frames[1] == std::string(8, '\xff')) break;
+    REQUIRE(frames[1] == big_endian(static_cast<std::uint64_t>(count)));
+  }
+  CHECK(count == kBatches);
+}
+
 TEST_CASE("A malformed replay request is passed over") {
   KvEventPublisher publisher(loopback(), {});
   publisher.publish(removal(1));
@@ -167,6 +188,8 @@ TEST_CASE("Each data-parallel rank has its own address") {
   CHECK(endpoint_of_rank("tcp://127.0.0.1:*", 3) == "tcp://127.0.0.1:*");
   CHECK(endpoint_of_rank("ipc:///tmp/kv", 2) == "ipc:///tmp/kv_dp2");
   CHECK_THROWS_AS(endpoint_of_rank("tcp://host", 1), Failure);
+  CHECK_THROWS_AS(endpoint_of_rank("tcp://*:99999", 0), Failure);
+  CHECK_THROWS_AS(endpoint_of_rank("tcp://*:65535", 1), Failure);
 }
 
 }  // namespace quire

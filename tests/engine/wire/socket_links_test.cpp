@@ -265,29 +265,6 @@ TEST_CASE("TLS files that do not fit are refused by their field", "[engine][wire
   CHECK(TlsContext::make({{}, {}, "/nowhere"}).error().field == "TlsContext::Files::authorities");
 }
 
-TEST_CASE("an engine that leaves takes nothing new and finishes what it has",
-          "[engine][wire][socket]") {
-  const SocketAddress address = new_unix_address();
-  SocketLine line;
-  line.engine = make_socket_engine_end({.socket = options(), .listen = address});
-  line.client = make_socket_client_end(address, options());
-  line.become_ready();
-  line.send(small_request(1));
-  const RequestId id = line.command<AddRequest>().id;
-  CHECK(line.engine->num_live() == 1);
-  line.engine->leave();
-  CHECK(line.event<StartupProgress>().stage == "was asked to end, and finishes what runs");
-  Command late = small_request(2);
-  CHECK_FALSE(line.client->send(late));
-  StepOutput step;
-  step.requests.emplace_back().id = id;
-  step.requests.back().finish_reason = FinishReason::stop;
-  line.engine->publish(std::move(step));
-  CHECK(line.event<StepOutput>().requests.at(0).finish_reason == FinishReason::stop);
-  CHECK(line.engine->num_live() == 0);
-  ::unlink(address.path.c_str());
-}
-
 TEST_CASE("what is meant for a former life of an engine does not reach the next one",
           "[engine][wire][socket]") {
   const SocketAddress address = new_unix_address();
