@@ -4,6 +4,7 @@
 
 #include <condition_variable>
 #include <cstring>
+#include <exception>
 #include <optional>
 #include <system_error>
 #include <thread>
@@ -50,7 +51,12 @@ HostLookup::HostLookup(const std::string& host, const std::string& port, int fla
 
 HostLookup::HostLookup(Function look_up) : state_(std::make_shared<State>()) {
   const auto run = [state = state_, look_up = std::move(look_up)] {
-    HostAddresses answer = look_up();
+    HostAddresses answer = Error{};
+    try {
+      answer = look_up();
+    } catch (const std::exception& error) {  // no memory
+      answer = Error{ErrorCode::unavailable, error.what(), {}};
+    }
     const std::lock_guard lock(state->mutex);
     state->answer = std::move(answer);
     state->arrived.notify_all();
@@ -99,14 +105,12 @@ Result<HostNames::Next> HostNames::next(const std::string& host, const std::stri
 std::shared_ptr<HostNames::Name> HostNames::find(const std::string& key, const std::string& host,
                                                  const std::string& port) {
   forget_old();
-  std::shared_ptr<Name>& name = names_[key];
-  if (name == nullptr && names_.size() <= kMostNames) {
-    name = std::make_shared<Name>(HostLookup(
-        [look_up = look_up_, host, port] { return look_up(host, port); }));
-  }
-  if (name != nullptr) return name;
-  names_.erase(key);
-  return nullptr;
+  if (const auto known = names_.find(key); known != names_.end()) return known->second;
+  if (names_.size() >= kMostNames) return nullptr;
+  const auto name = std::make_shared<Name>(
+      HostLookup([look_up = look_up_, host, port] { return look_up(host, port); }));
+  names_.emplace(key, name);
+  return name;
 }
 
 // An answer of long ago may not hold any more. What is still looked up is asked for once only.

@@ -103,8 +103,9 @@ struct Socket::State {
   }
 
   HostAddresses look_up() {
+    if (auto number = look_up_now(url.host, url.port, AI_NUMERICHOST | AI_NUMERICSERV)) return number;
     const HostLookup lookup(url.host, url.port, AI_ADDRCONFIG);
-    const auto deadline = Clock::now() + patience.silence;
+    const auto deadline = Clock::now() + patience.connect;
     while (!lookup.wait_for(kLookAround)) {
       if (patience.stopped && patience.stopped()) throw Failure(ErrorCode::cancelled, "stopped");
       if (Clock::now() >= deadline)

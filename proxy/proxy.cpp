@@ -28,6 +28,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
+constexpr auto kIdle = 1s;  // then a connection may have to make room
+
 int listen_at(const std::string& host, const std::string& port) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -82,7 +84,9 @@ struct Proxy::Session {
 
   std::chrono::steady_clock::rep idle_since() {
     const std::lock_guard lock(closing);
-    return client == nullptr ? 0 : client->idle_since();
+    if (client == nullptr) return 0;
+    pollfd next{socket, POLLIN, 0};  // a request that waits to be read
+    return ::poll(&next, 1, 0) > 0 ? 0 : client->idle_since();
   }
   void shut_down() {
     const std::lock_guard lock(closing);
@@ -149,16 +153,17 @@ void Proxy::run() {
   end_sessions(sessions);
 }
 
-// Of connections that ask nothing the one that has been silent longest goes.
+// Of connections that ask nothing the one that has been silent longest goes, if for a while: one
+// that has just been opened is about to ask.
 bool Proxy::make_room(std::list<Session>& sessions) const {
   const auto stays = [](const Session& session) { return !session.sent_away; };
   if (std::ranges::count_if(sessions, stays) < options_.max_connections) return true;
   Session* idle = nullptr;
-  std::chrono::steady_clock::rep since = 0;
+  auto since = (std::chrono::steady_clock::now() - kIdle).time_since_epoch().count();
   for (Session& session : sessions) {
     if (session.sent_away) continue;
     const auto one = session.idle_since();
-    if (one == 0 || (idle != nullptr && one >= since)) continue;
+    if (one == 0 || one >= since) continue;
     idle = &session;
     since = one;
   }

@@ -147,7 +147,7 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
   }
   int num_live() const {
     const std::lock_guard lock(mutex_);
-    return static_cast<int>(live_.size());
+    return static_cast<int>(live_.size() + num_handed_on_);
   }
   Clock::duration silence() const {
     const std::lock_guard lock(mutex_);
@@ -185,6 +185,7 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
       }
       status_.state = state;
       orphans.swap(live_);
+      num_handed_on_ = orphans.size();  // nobody's, until another engine or the wait for one has them
       stats_.num_running = stats_.num_waiting = stats_.num_waiting_deferred = 0;
       stats_.num_free_blocks = stats_.num_blocks;
       stats_.kv_cache_usage = 0;
@@ -201,6 +202,10 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
         continue;
       }
       orphan.buffer->finish(FinishReason::error, Error{ErrorCode::unavailable, error, {}});
+    }
+    {
+      const std::lock_guard lock(mutex_);
+      num_handed_on_ = 0;
     }
     changed();
   }
@@ -358,6 +363,7 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
   Clock::time_point last_step_;  // or when it got work
   EngineStats stats_;
   LiveRequests live_;
+  std::size_t num_handed_on_ = 0;  // of an engine that is being lost
 };
 
 EngineClient::EngineClient(asio::any_io_executor executor, EngineId id,

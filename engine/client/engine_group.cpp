@@ -319,9 +319,7 @@ class EngineGroup::Impl {
     if (is_over_) return orphans_->fail(draining_error());
     if (num_alive() == 0) return orphans_->fail({ErrorCode::unavailable, error(), {}});
     if (!any_ready()) return;
-    for (Orphans::One& one : orphans_->take()) {
-      if (!hand_on(one.request, one.buffer)) orphans_->add(std::move(one));
-    }
+    orphans_->place([this](Orphans::One& one) { return hand_on(one.request, one.buffer); });
   }
 
   static bool can_take(const std::unique_ptr<EngineClient>& engine) {

@@ -29,8 +29,8 @@ void Orphans::add(One one) {
 
 std::size_t Orphans::size() const {
   const std::lock_guard lock(mutex_);
-  return static_cast<std::size_t>(std::ranges::count_if(
-      waiting_, [](const One& one) { return !one.buffer->finished(); }));
+  return num_taken_ + static_cast<std::size_t>(std::ranges::count_if(
+                          waiting_, [](const One& one) { return !one.buffer->finished(); }));
 }
 
 int Orphans::num_of(const EngineClient& engine) const {
@@ -45,14 +45,28 @@ std::vector<Orphans::One> Orphans::take() {
   {
     const std::lock_guard lock(mutex_);
     taken.swap(waiting_);
+    std::erase_if(taken, [](const One& one) { return one.buffer->finished(); });
+    num_taken_ += taken.size();
     timer_.cancel();
   }
-  std::erase_if(taken, [](const One& one) { return one.buffer->finished(); });
   return taken;
 }
 
+void Orphans::place(const std::function<bool(One&)>& place) {
+  std::vector<One> taken = take();
+  const std::size_t count = taken.size();
+  for (One& one : taken) {
+    if (!place(one)) add(std::move(one));
+  }
+  const std::lock_guard lock(mutex_);
+  num_taken_ -= count;
+}
+
 void Orphans::fail(const Error& error) {
-  for (const One& one : take()) end(one, error);
+  place([&error](One& one) {
+    end(one, error);
+    return true;
+  });
 }
 
 void Orphans::close() {

@@ -6,6 +6,7 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -32,20 +33,22 @@ class Orphans : public std::enable_shared_from_this<Orphans> {
   Orphans(asio::any_io_executor executor, std::chrono::nanoseconds patience);
 
   void add(One one);
-  std::size_t size() const;  // of those whose readers have not left
+  std::size_t size() const;  // of those whose readers have not left, or may have yet to leave
   int num_of(const EngineClient& engine) const;  // that had the engine, or stand in its queue
-  // All of them whose readers have not left; they wait here no more.
-  std::vector<One> take();
+  // Gives each to `place`; those that it could not place wait on. Until then all of them count.
+  void place(const std::function<bool(One&)>& place);
   void fail(const Error& error);  // all of them
   void close();                   // the same, in silence; nothing is called any more
 
  private:
-  void wait_for_first();  // with the lock
+  std::vector<One> take();  // all of them whose readers have not left
+  void wait_for_first();    // with the lock
   void expire();
 
   const std::chrono::nanoseconds patience_;
   mutable std::mutex mutex_;
   std::vector<One> waiting_;
+  std::size_t num_taken_ = 0;  // which are being placed
   asio::steady_timer timer_;
   bool closed_ = false;
 };

@@ -52,7 +52,7 @@ void FrontEndPeer::publish(StepOutput& step, std::size_t max_events) {
   }
   for (RequestOutput& output : step.requests) {
     if (slot_of(output.id) != slot) continue;
-    if (output.finish_reason) live_.erase(output.id.value);
+    if (output.finish_reason) num_ends_ += live_.erase(output.id.value);
     const RequestId id = outside(output.id);
     output.id = kTaken;
     own.requests.push_back(std::move(output));

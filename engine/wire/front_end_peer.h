@@ -33,7 +33,6 @@ class FrontEndPeer {
   bool configured = false;
   bool leaving = false;       // as soon as all is sent
   bool says_leaving = false;  // that the engine is, behind what waits
-  bool has_unsent = false;    // in the connection; what waits outside it is not among it
 
   // Of a step: its own requests, and everybody's statistics. Takes them out of `step`.
   void publish(StepOutput& step, std::size_t max_events);
@@ -46,9 +45,11 @@ class FrontEndPeer {
   RequestId begin(const AddRequest& request);
   std::optional<RequestId> end(const AbortRequest& request);
   const std::unordered_set<std::uint64_t>& live() const { return live_; }
-  // Requests that have not ended, and one more while it has yet to take what was said.
-  std::size_t num_live() const {
-    return live_.size() + (has_unsent || !outbox_.empty() ? 1 : 0);
+  // Requests that have not ended, or of whose end the connection may have yet to be told.
+  std::size_t num_live() const { return live_.size() + num_ends_; }
+  // The connection has nothing more to send.
+  void all_sent() {
+    if (outbox_.empty()) num_ends_ = 0;
   }
 
  private:
@@ -56,6 +57,7 @@ class FrontEndPeer {
 
   std::unordered_set<std::uint64_t> live_;
   std::vector<EngineEvent> outbox_;
+  std::size_t num_ends_ = 0;  // published since all was sent
 };
 
 }  // namespace quire

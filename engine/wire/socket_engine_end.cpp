@@ -278,8 +278,10 @@ class End final : public SocketEngineEnd {
       return Error{ErrorCode::timeout, "the front end has fallen silent", {}};
     queue_events(peer);
     const auto written = connection.write();
-    const std::lock_guard lock(mutex_);
-    peer.has_unsent = connection.queued_bytes() > 0 || connection.wants_write();
+    if (connection.queued_bytes() == 0 && !connection.wants_write()) {
+      const std::lock_guard lock(mutex_);
+      peer.all_sent();
+    }
     return written;
   }
 
@@ -295,7 +297,6 @@ class End final : public SocketEngineEnd {
         if (peer.dialled >= 0) dials_[static_cast<std::size_t>(peer.dialled)].greeted();
       }
       std::ranges::move(peer.take_outbox(), std::back_inserter(events));
-      peer.has_unsent = peer.has_unsent || !events.empty();
       leaves = std::exchange(peer.says_leaving, false);
     }
     for (EngineEvent& event : events) peer.queue(std::move(event));

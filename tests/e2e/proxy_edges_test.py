@@ -210,6 +210,8 @@ def too_many(quire):
 
         held = [socket.create_connection(("127.0.0.1", proxy.port)) for _ in range(2)]
         expect("one of two", ask(held[1]), b"HTTP/1.1 200")
+        expect("one too many, so soon", proxy.ask(b"")[:12], b"HTTP/1.1 503")
+        time.sleep(1.2)
         expect("one more", proxy.ask(b"GET /v1/models HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")[:12], b"HTTP/1.1 200")
         held[0].settimeout(5)
         expect("has the place of the one that asked nothing for longest", held[0].recv(1), b"")

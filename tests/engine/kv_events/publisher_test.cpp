@@ -2,6 +2,7 @@
 
 #include <zmq.h>
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <thread>
@@ -152,6 +153,26 @@ TEST_CASE("All that is kept is replayed, however much it is and however late it 
     REQUIRE(frames[1] == big_endian(static_cast<std::uint64_t>(count)));
   }
   CHECK(count == kBatches);
+}
+
+TEST_CASE("A client that has read all may ask for all again") {
+  constexpr int kBatches = 100;
+  KvEventsConfig config = loopback();
+  config.buffer_steps = kBatches;
+  KvEventPublisher publisher(config, {});
+  for (int i = 0; i < kBatches; ++i) publisher.publish(removal(i));
+  Client dealer(ZMQ_DEALER, publisher.replay_endpoint());
+  const std::string end_mark(8, '\xff');
+  int most = 0;
+  for (int times = 0; times < 4 || most < kBatches; ++times) {
+    dealer.send({"", big_endian(0)});
+    int count = 0;
+    auto frames = dealer.receive();
+    for (; frames.size() == 3 && frames[1] != end_mark; frames = dealer.receive()) ++count;
+    REQUIRE(frames.size() == 3);
+    most = std::max(most, count);
+    if (most == kBatches) REQUIRE(count == kBatches);
+  }
 }
 
 TEST_CASE("A malformed replay request is passed over") {

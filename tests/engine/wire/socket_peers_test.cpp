@@ -104,7 +104,7 @@ TEST_CASE("who connects to an engine and says nothing keeps no front end out",
   line.client = make_socket_client_end(address, options());
   line.become_ready();
   CHECK(std::chrono::steady_clock::now() - begun < milliseconds(4000));  // of one silent one's time
-  come(40);  // and they push nobody out who has proved himself
+  come(40);  // and they push nobody out who has proved itself
   line.send(small_request(6));
   CHECK(line.command<AddRequest>().prompt == std::vector<TokenId>{1, 2, 3});
   if (is_unix) ::unlink(address.path.c_str());
