@@ -380,7 +380,8 @@ Result<void> validate(const EngineConfig& config) {
         check_cache(config.cache), check_prefix_cache(config),
         check_scheduler(config.scheduler, config.device), check_pace(config),
         check_speculative(config), check_graphs(config),
-        check_events(config.kv_events, config.parallel.data_parallel_size), check_transfer(config), check_offload(config)})
+        check_events(config.kv_events, config.parallel.data_parallel_size), check_transfer(config),
+        check_offload(config)})
     if (checked.has_error()) return checked;
   if (config.mock_step_us != 0 && config.device != DeviceKind::mock)
     return without_effect("EngineConfig::mock_step_us", "without EngineConfig::device mock");
