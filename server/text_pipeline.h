@@ -23,6 +23,7 @@ struct TextDefaults {
   std::optional<float> min_p{};
   std::optional<float> repetition_penalty{};
   std::optional<int> max_new_tokens{};
+  std::optional<int> most_new_tokens{};  // that any request gets, whatever it asks for
   std::vector<TokenId> eos_token_ids{};
 
   jinja::Dict template_kwargs{};  // --default-chat-template-kwargs

@@ -43,7 +43,6 @@ constexpr Advice kOfVllm[] = {
     {"--tokenizer", "; the tokenizer is read from the model's folder"},
     {"--root-path", "; let the proxy in front take the prefix off"},
     {"--structured-outputs-config", "; there is one grammar engine, always on"},
-    {"--override-generation-config", "; write generation_config.json, or send the members"},
     {"--return-tokens-as-token-ids", "; send return_tokens_as_token_ids", true},
     {"--enable-expert-parallel", "; --tensor-parallel-size divides experts too", true},
     {"--enable-mfu-metrics", "; /metrics counts tokens and seconds, not operations", true},

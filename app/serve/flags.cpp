@@ -67,9 +67,7 @@ void add_text_flags(CLI::App& app, ServeFlags& flags) {
       ->check(CLI::IsMember({"auto", "string", "openai"}));
   app.add_flag("--trust-request-chat-template", flags.trust_request_chat_template,
                "Requests may bring their own chat template");
-  app.add_option("--generation-config", flags.generation_config,
-                 "Defaults of sampling: auto (the model's generation_config.json) or vllm (none)")
-      ->check(CLI::IsMember({"auto", "vllm"}));
+  add_generation_flags(app, flags.generation);
   app.add_option("--tool-call-parser", flags.tool_call_parser,
                  "How the model writes tool calls: " + names_of(dialects()) +
                      ", or none; by default what the chat template shows")

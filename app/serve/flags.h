@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "app/flags/engine_link_flags.h"
+#include "app/flags/generation_flags.h"
 #include "app/flags/log_flags.h"
 #include "engine/config.h"
 #include "server/config.h"
@@ -43,7 +44,7 @@ struct ServeFlags {
   std::string chat_template;            // a file; empty: the model's
   std::string content_format = "auto";  // auto: as the template takes it
   std::string default_kwargs = "{}";    // JSON object
-  std::string generation_config = "auto";
+  GenerationFlags generation;
   std::optional<std::string> tool_call_parser;  // unset: where the chat template speaks of it
   std::optional<std::string> reasoning_parser;
   bool enable_auto_tool_choice = false;

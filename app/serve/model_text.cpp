@@ -39,8 +39,8 @@ std::optional<float> to_float(const std::optional<T>& value) {
 }
 
 void set_sampling_defaults(TextDefaults& defaults, const ServeFlags& flags,
-                           const GenerationConfig& generation) {
-  if (flags.generation_config == "vllm") return;
+                           const GenerationConfig& of_model) {
+  const GenerationConfig generation = generation_config_for(flags.generation, of_model);
   // do_sample false means greedy, which the other values would contradict.
   if (generation.do_sample == false && !generation.temperature) {
     defaults.temperature = 0.f;
@@ -52,6 +52,7 @@ void set_sampling_defaults(TextDefaults& defaults, const ServeFlags& flags,
   defaults.min_p = to_float(generation.min_p);
   defaults.repetition_penalty = to_float(generation.repetition_penalty);
   defaults.max_new_tokens = generation.max_new_tokens;
+  defaults.most_new_tokens = flags.generation.overrides.max_new_tokens;
 }
 
 void add_eos(std::vector<TokenId>& all, const std::vector<TokenId>& more) {

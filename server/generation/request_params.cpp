@@ -51,7 +51,8 @@ Result<int> max_tokens(const openapi::GenerationRequest& request, const TextDefa
   }
   // As in vLLM with --generation-config auto, the file's number is no limit but what is not said.
   const std::int64_t otherwise = defaults.max_new_tokens ? *defaults.max_new_tokens : room;
-  return static_cast<int>(std::min(asked.value_or(otherwise), room));
+  const std::int64_t most = defaults.most_new_tokens ? *defaults.most_new_tokens : room;
+  return static_cast<int>(std::min({asked.value_or(otherwise), room, most}));
 }
 
 // What generation_config.json and the flags say.

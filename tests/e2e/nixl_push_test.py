@@ -12,9 +12,10 @@ import os
 import sys
 import time
 
-from nixl_test import FLAGS, KEEP, LIBRARY, LIMITS, MODEL, NIXL, PYTHON, WHEEL, Vllm, losses, questions
+from nixl_test import KEEP, LIBRARY, MODEL, NIXL, PYTHON, WHEEL, vllm_peer
 from proxy_test import Proxy
 from serve_process import Server, check_refused_fetches, eventually, expect, free_port, num_expected, question_body, text_of
+from transfer_peers import FLAGS, LIMITS, losses, questions
 
 PUSH = (*NIXL, "--nixl-transfer-mode", "push", "--kv-transfer-profile", "vllm-" + os.environ.get("QUIRE_VLLM_VERSION", "0.33.0"))
 
@@ -118,7 +119,7 @@ def check_refused_prefills(prefilling, decoding, alone):
 def check_relay(quire, alone, ranks=1, block_size=16):
     """Quire prefills, vLLM takes it; vLLM keeps it, Quire decodes."""
     ports = {"prefill": free_port(), "decode": free_port()}
-    with Vllm(push=True, ranks=ranks, block_size=block_size) as vllm, \
+    with vllm_peer(push=True, ranks=ranks, block_size=block_size) as vllm, \
             Server(quire, MODEL, *flags("prefill", ports["prefill"], vllm.port, block_size=block_size)) as prefilling, \
             Server(quire, MODEL, *flags("decode", ports["decode"], vllm.port, block_size=block_size)) as decoding:
         for number, question in enumerate(questions()):
@@ -173,7 +174,7 @@ def check_names(vllm, decoding, alone, offered):
 
 def check_hash(quire):
     """vLLM's side refuses a server whose hash is another: nothing is registered."""
-    with Vllm(push=True, model="another") as vllm, \
+    with vllm_peer(push=True, model="another") as vllm, \
             Server(quire, MODEL, *flags("prefill", free_port(), vllm.port)) as prefilling:
         params = prefill(prefilling, question_body("Hello."), request_id="hash")
         expect("vLLM with another model", vllm.ask("pull", params=params, tokens=params["remote_num_tokens"], name="chatcmpl-hash")["ok"],
@@ -184,7 +185,7 @@ def check_lost_peer(quire, alone):
     body = question_body(questions()[3])
     expected = text_of(alone.post("/v1/chat/completions", **body))
     tokens = alone.post("/v1/chat/completions", **body)["usage"]["prompt_tokens"]
-    vllm = Vllm(push=True)
+    vllm = vllm_peer(push=True)
     with Server(quire, MODEL, *flags("decode", free_port(), vllm.port), "--kv-lease-seconds", "6") as decoding:
         with vllm:
             params = vllm.ask("offer", blocks=list(range(1, 1 - (-tokens // 16))), tokens=tokens)["params"]

@@ -35,6 +35,9 @@ TEST_CASE("max_tokens is what was asked, else what the context leaves", "[server
   completion.prompt_tokens = 990;
   request.max_tokens.reset();
   CHECK(sampling_params(request, {}, completion)->max_tokens == 10);
+  model.most_new_tokens = 7;
+  request.max_tokens = 8;
+  CHECK(sampling_params(request, model, kLimits)->max_tokens == 7);
 }
 
 TEST_CASE("what cannot fit the context is refused with the numbers", "[server][sampling]") {

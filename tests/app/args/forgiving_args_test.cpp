@@ -244,9 +244,8 @@ TEST_CASE("short and dotted names of vLLM's are the long flag's", "[app][args]")
   }
   CHECK(refusal({"-ep"}).starts_with("--enable-expert-parallel: no such flag; --tensor-parallel"));
   CHECK(read({"-O.cudagraph_mode=NONE"}).words == read({"-cc.cudagraph_mode", "NONE"}).words);
-  CHECK(refusal({"--override-generation-config.temperature", "1"}) ==
-        "--override-generation-config.temperature: no such flag; write generation_config.json, or "
-        "send the members");
+  CHECK(refusal({"--rope-scaling.factor", "2"}) ==
+        "--rope-scaling.factor: no such flag; write rope_scaling into the model's config.json");
   CHECK(refusal({"--structured-outputs-config.backend=auto",
                  "--structured-outputs-config.disable_any_whitespace", "true"})
             .starts_with(R"(--structured-outputs-config: "{"backend":"auto",)"
