@@ -83,8 +83,9 @@ def check_failures(quire):
         for _ in range(2):
             expect("an answer beside one that is full", proxy.send(*ASK), (200, '{"ok": true}'))
         tried = sent(decode)
+        # Two that are answered, and one whose prefill was refused, unless that was known before the decode was asked.
         expect("every prefill that is refused is tried elsewhere, by another name",
-               (len(tried), len({one["remote_request_id"] for one in tried})), (3, 3))
+               (len(tried) in (2, 3), len({one["remote_request_id"] for one in tried})), (True, len(tried)))
         state[1] = state[0]
         expect("an answer without any", proxy.send(*ASK), (200, '{"ok": true}'))
         expect("computed where it is answered", sent(decode)[-1], None)
