@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every .cpp and .cu is named by a CMake file: what nobody builds rots unseen."""
+"""Every .cpp and .cu is named by a CMake file: what nobody builds rots unseen. No source has more than 400 lines."""
 import os
 import pathlib
 import re
@@ -24,5 +24,8 @@ for cmake in files("CMakeLists.txt", ".cmake"):
 
 sources = [str(path) for path in files(".cpp", ".cu")]
 errors = [f"{os.path.relpath(path, root)}: no CMake file names it" for path in sources if path not in named]
+for path in files(".cpp", ".h", ".cu", ".cuh", ".py"):
+    if (lines := path.read_text(encoding="utf-8").count("\n")) > 400:
+        errors.append(f"{os.path.relpath(path, root)}: {lines} lines; split it by noun")
 print("\n".join(errors) or f"sources: {len(sources)} files, each in a target")
 sys.exit(1 if errors or not sources else 0)

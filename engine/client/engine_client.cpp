@@ -4,8 +4,6 @@
 #include <boost/asio/any_io_executor.hpp>
 #include <boost/asio/post.hpp>
 #include <mutex>
-#include <optional>
-#include <unordered_map>
 #include <utility>
 
 #include "base/log.h"
@@ -61,7 +59,7 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
       if (live_.empty()) last_step_ = Clock::now();  // it had nothing to say before
       // Before anybody else can know of it: who loses the engine next gives it another one.
       buffer->client = &client_;
-      Live& live = live_[id];
+      LiveRequest& live = live_[id];
       live.buffer = buffer;
       if (callbacks_.retry) live.request = request;
     }
@@ -155,12 +153,6 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
   }
 
  private:
-  struct Live {
-    std::shared_ptr<GenerationBuffer> buffer;
-    std::optional<AddRequest> request;  // to try again; not where it is not tried
-  };
-  using LiveRequests = std::unordered_map<RequestId, Live>;
-
   std::string name() const { return "engine " + std::to_string(id_.value); }
 
   bool is_live(RequestId id) const {
@@ -196,13 +188,7 @@ class EngineClient::Impl : public std::enable_shared_from_this<Impl> {
       log::warn("engine.lost",
                 {{"engine", id_.value}, {"error", error}, {"requests", orphans.size()}});
     if (callbacks_.on_step) callbacks_.on_step(id_, idle);
-    for (auto& [id, orphan] : orphans) {
-      if (orphan.request && orphan.buffer->restart() &&
-          callbacks_.retry(*orphan.request, orphan.buffer)) {
-        continue;
-      }
-      orphan.buffer->finish(FinishReason::error, Error{ErrorCode::unavailable, error, {}});
-    }
+    retry_or_end(std::move(orphans), callbacks_.retry, error);
     {
       const std::lock_guard lock(mutex_);
       num_handed_on_ = 0;

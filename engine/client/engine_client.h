@@ -16,6 +16,7 @@
 #include "base/async.h"
 #include "base/result.h"
 #include "engine/client/generation.h"
+#include "engine/client/live_requests.h"
 #include "engine/wire/channel.h"
 
 namespace quire {
@@ -52,7 +53,7 @@ class EngineClient {
     std::function<Result<void>(const Ready&)> accept;
     // Takes over a request of a lost engine of which no output was read yet. Empty: its
     // readers get an error.
-    std::function<bool(AddRequest&, const std::shared_ptr<GenerationBuffer>&)> retry;
+    RetryRequest retry;
   };
 
   EngineClient(asio::any_io_executor executor, EngineId id, std::unique_ptr<ClientEnd> end);

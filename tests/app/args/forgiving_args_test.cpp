@@ -1,67 +1,12 @@
 #include "app/args/forgiving_args.h"
 
-#include <CLI/CLI.hpp>
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
 #include "app/args/foreign_flags.h"
+#include "tests/app/args/some_flags.h"
 
-namespace quire {
-namespace {
-
-using Words = std::vector<std::string>;
-
-// Of a command that has some of serve's flags.
-struct Command {
-  CLI::App app;
-  int seqs = 0;
-  std::string model, json, compilation, quantization;
-  Words keys, origins;
-  bool eager = false, caching = true, hybrid = false;
-
-  Command() {
-    app.add_option("--max-num-seqs", seqs);
-    app.add_option("--max-model-len", seqs);
-    app.add_option("--tensor-parallel-size", seqs);
-    app.add_option("--num-speculative-tokens", seqs);
-    app.add_option("MODEL", model);
-    app.add_option("--api-key,--served-model-name", keys)->envname("QUIRE_TEST_KEYS");
-    app.add_option("--allowed-origins", origins)->expected(1)->take_all();
-    app.add_option("--quantization,-q", quantization);
-    app.add_option("--speculative-config", json)->type_name("JSON");
-    app.add_option("--compilation-config", compilation)->type_name("JSON");
-    app.add_flag("--enforce-eager", eager);
-    app.add_flag("--enable-prefix-caching", caching);
-    app.add_flag("!--disable-hybrid-kv-cache-manager", hybrid);
-    app.set_config("--config");
-  }
-
-  // What a command line is refused for; empty if it is not.
-  std::string refusal(std::vector<const char*> given) {
-    given.insert(given.begin(), "quire");
-    try {
-      without_effect = parse_forgivingly(app, static_cast<int>(given.size()), given.data());
-    } catch (const CLI::ParseError& error) {
-      return error.what();
-    }
-    return {};
-  }
-  Words without_effect;
-};
-
-struct Read {
-  Words words, without_effect;
-};
-Read read(std::vector<const char*> given) {
-  const Command command;
-  given.insert(given.begin(), "quire");
-  const ForgivingArgs args(command.app, static_cast<int>(given.size()), given.data());
-  return {{args.argv.begin() + 1, args.argv.end()}, args.without_effect};
-}
-
-std::string refusal(const std::vector<const char*>& given) { return Command().refusal(given); }
-
-}  // namespace
+namespace quire::test {
 
 TEST_CASE("underscores are dashes, in the flag and not in its value", "[app][args]") {
   const Read args = read({"a_b", "--max_model_len=8_k", "--served_model_name", "my_model"});
@@ -229,73 +174,6 @@ TEST_CASE("--disable-x says no to --enable-x, and the reverse", "[app][args]") {
   CHECK(refusal({"--disable-max-num-seqs"}).ends_with("; --help lists them"));
 }
 
-TEST_CASE("short and dotted names of vLLM's are the long flag's", "[app][args]") {
-  const std::vector<std::vector<const char*>> taken = {
-      {"-dpl", "1"},
-      {"-asc", "1"},
-      {"-dcp", "1"},
-      {"--limit-mm-per-prompt.image", "4"},
-      {"--structured-outputs-config.backend", "xgrammar"}};
-  for (const auto& flag : taken) {
-    INFO(flag.front());
-    const Read args = read(flag);
-    CHECK(args.words.empty());
-    CHECK(args.without_effect.size() == 1);
-  }
-  CHECK(refusal({"-ep"}).starts_with("--enable-expert-parallel: no such flag; --tensor-parallel"));
-  CHECK(read({"-O.cudagraph_mode=NONE"}).words == read({"-cc.cudagraph_mode", "NONE"}).words);
-  CHECK(refusal({"--rope-scaling.factor", "2"}) ==
-        "--rope-scaling.factor: no such flag; write rope_scaling into the model's config.json");
-  CHECK(refusal({"--structured-outputs-config.backend=auto",
-                 "--structured-outputs-config.disable_any_whitespace", "true"})
-            .starts_with(R"(--structured-outputs-config: "{"backend":"auto",)"
-                         R"("disable_any_whitespace":true}" is not offered)"));
-  CHECK(refusal({"--max-num-seqs.x", "1"}).starts_with("--max-num-seqs.x: no such flag"));
-}
-
-TEST_CASE("dotted members make one object of JSON", "[app][args]") {
-  const Read args = read({"-sc.method=ngram", "M", "--speculative-config.num_speculative_tokens",
-                          "3", "--speculative_config.a_b.c", "x\"y", "--", "-z"});
-  CHECK(args.words == Words{"M", "--speculative-config",
-                            R"({"method":"ngram","num_speculative_tokens":3,)"
-                            R"("a_b":{"c":"x\"y"}})",
-                            "--", "-z"});
-}
-
-TEST_CASE("dotted members are added to the object that is given whole", "[app][args]") {
-  Command command;
-  CHECK(command
-            .refusal({"-sc", R"({"a": 1, "b": {"c": 2.5, "d": [true, null]}, "e": "x"})", "M",
-                      "-sc.b.c=3", "-sc.f", "4"})
-            .empty());
-  CHECK(command.json == R"({"a":1,"b":{"c":3,"d":[true,null]},"e":"x","f":4})");
-  CHECK(command.model == "M");
-  CHECK(refusal({"-sc", "7", "-sc.f=4"}) ==
-        "--speculative-config: 7 is no JSON object, and has no members");
-  CHECK(read({"--speculative-config", "null", "M"}).words == Words{"M"});
-  CHECK(read({"-sc", R"({"a":1})", "M", "-sc=null"}).words == Words{"M"});
-  CHECK(read({"-sc", "null", "-q", "x", "-sc={}", "-q", "y"}).words ==
-        Words{"--speculative-config", "{}", "-q", "y"});
-}
-
-TEST_CASE("dotted objects go on, and counts are written as elsewhere", "[app][args]") {
-  CHECK(read({"-cc.a", R"({"b": {"x": 1}})", "-cc.a.c", "5", "-cc.a.b", R"({"y":2})"}).words ==
-        Words{"--compilation-config", R"({"a":{"b":{"x":1,"y":2},"c":5}})"});
-  CHECK(read({"-cc.a.b.c=5", "-cc.a", R"({"q":1})", "-cc.d=1", "-cc.d.e=2"}).words ==
-        Words{"--compilation-config", R"({"a":{"b":{"c":5},"q":1},"d":{"e":2}})"});
-  CHECK(read({"-cc", R"({"a":1,"a":{}})", "-cc.a.b", "2"}).words ==
-        Words{"--compilation-config", R"({"a":{"b":2}})"});
-  CHECK(read({"-cc.a=1k", "-cc.b=2K", "-cc.c=1x"}).words ==
-        Words{"--compilation-config", R"({"a":1000,"b":2048,"c":"1x"})"});
-}
-
-TEST_CASE("a dotted list may come in parts", "[app][args]") {
-  CHECK(read({"-cc.custom_ops+", "none,+rms_norm", "-cc.custom_ops+=+silu", "-cc.sizes+=1,2"}).words ==
-        Words{"--compilation-config", R"({"custom_ops":["none","+rms_norm","+silu"],"sizes":[1,2]})"});
-  CHECK(read({"-cc", R"({"a":[]})", "-cc.a+", "b"}).words ==
-        Words{"--compilation-config", R"({"a":["b"]})"});
-}
-
 TEST_CASE("flags of vLLM's may ask for what happens anyway, and for nothing else", "[app][args]") {
   const Read args = read({"-tp", "2", "--swap_space", "4", "--model-impl=auto", "M",
                           "--pipeline-parallel-size", "1", "--spec-tokens=3"});
@@ -408,4 +286,4 @@ TEST_CASE("an unknown flag is named, with the one that was meant", "[app][args]"
         "--trust-remote-code: takes no value; leave True out");
 }
 
-}  // namespace quire
+}  // namespace quire::test
