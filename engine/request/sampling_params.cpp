@@ -58,7 +58,9 @@ std::optional<Error> check_choice(const SamplingParams& p) {
 std::optional<Error> check_end(const SamplingParams& p) {
   if (p.max_tokens < 1) return out_of_range("max_tokens", "at least 1");
   if (p.min_tokens < 0) return out_of_range("min_tokens", "at least 0");
-  if (p.min_tokens > p.max_tokens) return out_of_range("min_tokens", "at most max_tokens");
+  if (p.min_tokens > p.max_tokens) {
+    return out_of_range("min_tokens", "at most max_tokens (" + std::to_string(p.max_tokens) + ")");
+  }
   if (p.stop_token_ids.size() > kMaxStopTokens) {
     return out_of_range("stop_token_ids", "at most " + std::to_string(kMaxStopTokens) + " tokens");
   }
